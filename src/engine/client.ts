@@ -1,0 +1,51 @@
+/**
+ * What the server and the CLI see of the engine: one object, promises and async iterators over `protocol.ts`.
+ * The worker behind it is made in `spawn.ts`; tests put a scripted engine behind the same interface.
+ */
+import type {
+  EngineStats,
+  FinishReason,
+  GenerateRequest,
+  LoadProgress,
+  LoadSpec,
+  ModelInfo,
+  RequestStats,
+  TokenEvent,
+  WireError,
+} from "./protocol.ts";
+
+/** Events of one running request, in order; the last one is `done`. Errors are thrown as `EngineError`. */
+export type GenerateEvent =
+  | { readonly type: "prefill"; readonly processed: number; readonly total: number }
+  | ({ readonly type: "tokens" } & Omit<TokenEvent, "id">)
+  | { readonly type: "done"; readonly reason: FinishReason; readonly stats: RequestStats };
+
+/** State of the engine's model, for `/health` and for refusing requests early. */
+export type EngineStatus =
+  | { readonly state: "no_model" }
+  | { readonly state: "loading"; readonly progress: LoadProgress | null; readonly requested: string }
+  | { readonly state: "ready"; readonly model: ModelInfo }
+  | { readonly state: "failed"; readonly error: WireError };
+
+export interface EngineClient {
+  readonly status: EngineStatus;
+  /** Loads a model; progress is seen through `status` and `onProgress`. Rejects with `EngineError`. */
+  load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo>;
+  /**
+   * Runs one request. The iterator ends after `done`; leaving it early (break, return, throw) cancels the row at the
+   * next step. `signal` cancels too, also while the request is queued or in prefill.
+   */
+  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent>;
+  stats(): Promise<EngineStats>;
+  /** Stops admission, lets running rows end for at most `drainMs`, then ends the thread. */
+  shutdown(drainMs: number): Promise<void>;
+}
+
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+  readonly kind: WireError["kind"];
+  constructor(error: WireError) {
+    super(error.message);
+    this.kind = error.kind;
+  }
+}

@@ -1,0 +1,175 @@
+/**
+ * The typed messages between the main thread (sockets and text) and the engine thread (MLX and every array).
+ * Plain structured-clonable values only; a token id is a number below the vocabulary size, times are milliseconds
+ * unless the name says otherwise. The engine never sees text and the main thread never sees an array.
+ */
+
+/** What to load. Names are resolved on the engine thread by `src/hub/`. */
+export interface LoadSpec {
+  /** Registry id, repository, folder, `.gguf` file or `gguf:<owner>/<repo>/<file>`. */
+  readonly model: string;
+  /** Never connect: only what is on this machine. */
+  readonly offline: boolean;
+  /** Quantized KV cache: 0 keeps the activation dtype. */
+  readonly kvBits: 0 | 4 | 8;
+  /** Upper limit of prompt + completion tokens; null: the model's own. */
+  readonly contextWindow: number | null;
+  /** CPU worker threads; null: all usable CPUs. */
+  readonly threads: number | null;
+  /** Rows computed at the same time. */
+  readonly maxBatch: number;
+  /** Requests that may wait; more are refused. */
+  readonly maxQueue: number;
+}
+
+/** Facts of a loaded model, read from the model object, never from its name. */
+export interface ModelInfo {
+  /** Last path part of the target, as clients see it. */
+  readonly id: string;
+  /** The name that was asked for. */
+  readonly requested: string;
+  /** Folder with config and tokenizer files (after conversion, for GGUF). */
+  readonly dir: string;
+  readonly family: string;
+  readonly mode: "baseline" | "lookup" | "dspark" | "dflash";
+  readonly vocabSize: number;
+  readonly contextWindow: number;
+  /** End-of-sequence ids from generation_config.json / config.json (the tokenizer's own are added by the text side). */
+  readonly eosIds: readonly number[];
+  /** Sampling defaults of generation_config.json; absent keys are undefined. */
+  readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
+  /** Bytes of weights resident after load. */
+  readonly weightBytes: number;
+  /** Bytes of KV state that one token adds. */
+  readonly kvBytesPerToken: number;
+  /** "cpu" or "metal", and the numeric path, e.g. "cpu (stock, float32)". */
+  readonly backend: string;
+  readonly quantization: string | null;
+  /** Things worth telling the user at load (narrowed dtypes, requantized tensors…). */
+  readonly notes: readonly string[];
+}
+
+/** Sampling law of one request; see `src/decoding/` for the order in which the transforms apply. */
+export interface SamplingParams {
+  /** 0 = greedy. */
+  readonly temperature: number;
+  /** (0, 1]; 1 = off. */
+  readonly topP: number;
+  /** 0 = off. */
+  readonly topK: number;
+  /** [0, 1]; 0 = off. */
+  readonly minP: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  /** 1 = off. */
+  readonly repetitionPenalty: number;
+  /** Pairs [token id, bias] added to the raw logits. */
+  readonly logitBias: readonly (readonly [number, number])[];
+  /** Unsigned 64-bit seed as a decimal string; null: the engine draws one and reports it. */
+  readonly seed: string | null;
+}
+
+export interface GenerateRequest {
+  /** 8 hex digits, unique while the request lives; also shown to clients as `req`. */
+  readonly id: string;
+  readonly promptIds: readonly number[] | Int32Array;
+  readonly maxNewTokens: number;
+  readonly sampling: SamplingParams;
+  /** Ids that end the row (included in the output ids, excluded from text by the receiver). Empty: ignore EOS. */
+  readonly eosIds: readonly number[];
+  /** null: none; otherwise this many top alternatives with every token (0…20). */
+  readonly topLogprobs: number | null;
+  /** 0 interactive, 1 background. */
+  readonly priority: 0 | 1;
+}
+
+/** log-probabilities (natural log) of one committed token, from the raw logits before any transform. */
+export interface TokenLogprob {
+  readonly id: number;
+  readonly logprob: number;
+  /** Best alternatives, most likely first; the chosen token is among them when top > 0. */
+  readonly top: readonly (readonly [number, number])[];
+}
+
+/** `stop`: an EOS id; `length`: token or context limit; `cancelled`: `cancel` was received. */
+export type FinishReason = "stop" | "length" | "cancelled";
+
+/** Statistics of one finished request. Seconds are measured on the engine thread. */
+export interface RequestStats {
+  readonly mode: ModelInfo["mode"];
+  readonly seed: string;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly rounds: number;
+  readonly drafted: number;
+  readonly accepted: number;
+  readonly lookupRounds: number;
+  readonly targetForwards: number;
+  /** Draft cap in force, null where nothing is drafted. */
+  readonly cap: number | null;
+  readonly queueSeconds: number;
+  readonly prefillSeconds: number;
+  readonly decodeSeconds: number;
+  /** From the start of prefill to the first token. */
+  readonly ttftSeconds: number;
+}
+
+/** An error that crosses the thread border. `kind` decides status and exit code. */
+export interface WireError {
+  readonly kind: "invalid_request" | "load" | "queue_full" | "not_ready" | "shutdown" | "cancelled" | "internal";
+  readonly message: string;
+}
+
+export type ToEngine =
+  | { readonly type: "load"; readonly spec: LoadSpec }
+  | { readonly type: "cancel_load" }
+  | { readonly type: "unload" }
+  | { readonly type: "generate"; readonly request: GenerateRequest }
+  | { readonly type: "cancel"; readonly id: string }
+  | { readonly type: "stats"; readonly seq: number }
+  /** Stop admission, finish running rows for at most `drainMs`, then end the worker. */
+  | { readonly type: "shutdown"; readonly drainMs: number };
+
+/** Progress of a load. `fraction` in [0, 1] when known; `detail` is ready to print. */
+export interface LoadProgress {
+  readonly phase: "resolve" | "download" | "convert" | "load" | "warmup";
+  readonly fraction: number | null;
+  readonly bytesDone: number | null;
+  readonly bytesTotal: number | null;
+  readonly bytesPerSecond: number | null;
+  readonly detail: string;
+}
+
+/** Counters of the engine thread, for tests, `/health` and `/metrics`. */
+export interface EngineStats {
+  readonly liveArrays: number;
+  readonly activeRows: number;
+  readonly queuedRows: number;
+  readonly steps: number;
+  readonly requestsDone: number;
+  readonly mlxActiveBytes: number;
+  readonly mlxPeakBytes: number;
+  readonly mlxCacheBytes: number;
+}
+
+export interface TokenEvent {
+  readonly id: string;
+  /** Ids committed in this step, in order. */
+  readonly ids: readonly number[];
+  /** One per id when the request asked for them. */
+  readonly logprobs: readonly TokenLogprob[] | null;
+}
+
+export type FromEngine =
+  | { readonly type: "load_progress"; readonly progress: LoadProgress }
+  | { readonly type: "loaded"; readonly model: ModelInfo }
+  | { readonly type: "load_failed"; readonly error: WireError }
+  | { readonly type: "unloaded" }
+  | { readonly type: "prefill"; readonly id: string; readonly processed: number; readonly total: number }
+  /** All rows of one step together. */
+  | { readonly type: "tokens"; readonly batch: readonly TokenEvent[] }
+  | { readonly type: "done"; readonly id: string; readonly reason: FinishReason; readonly stats: RequestStats }
+  | { readonly type: "failed"; readonly id: string; readonly error: WireError }
+  | { readonly type: "stats"; readonly seq: number; readonly stats: EngineStats }
+  | { readonly type: "stopped" };
