@@ -104,7 +104,8 @@ function decode(file: string, raw: Uint8Array): JsonObject {
 
 function readMetadata(file: string, value: JsonValue | undefined): Map<string, string> {
   const out = new Map<string, string>();
-  if (value === undefined) return out;
+  // MLX writes null when it was given no metadata.
+  if (value === undefined || value === null) return out;
   const bad = (message: string): never => {
     throw new CheckpointError({ file, check: "metadata", message });
   };
