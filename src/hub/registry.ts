@@ -1,0 +1,46 @@
+/**
+ * The models known by a short id: what `mlx-dspark models` lists first and what a bare name like `qwen3-8b` means.
+ * A row is added together with its family in `src/models/`; the order is the one shown to people. The first row is part
+ * of the program itself. RAM figures are rough needs with drafter and a usual context, in GB.
+ */
+
+export interface RegistryRow {
+  readonly id: string;
+  /** Hugging Face repository of the target. */
+  readonly repo: string;
+  readonly ramGb: number;
+  /** Shipped with the program: no download is needed. */
+  readonly embedded: boolean;
+}
+
+function row(id: string, repo: string, ramGb: number): RegistryRow {
+  return { id, repo, ramGb, embedded: false };
+}
+
+export const REGISTRY: readonly RegistryRow[] = [
+  { id: "smollm2-135m", repo: "HuggingFaceTB/SmolLM2-135M-Instruct", ramGb: 1, embedded: true },
+  row("qwen3-4b", "mlx-community/Qwen3-4B-8bit", 8),
+  row("qwen3-8b", "mlx-community/Qwen3-8B-8bit", 11),
+  row("qwen3-14b", "mlx-community/Qwen3-14B-8bit", 19),
+  row("gemma-4-12b", "mlx-community/gemma-4-12B-it-8bit", 15),
+  row("muse-glimmer-30b", "mlx-community/Muse-Glimmer-30B-4bit", 26),
+  row("nanbeige4.2-3b", "MercuriusDream/Nanbeige4.2-3B-mlx-bf16", 10),
+  row("minicpm5-2b", "mlx-community/MiniCPM5-2B-bf16", 6),
+];
+
+/** The row with exactly this id, in any case. */
+export function registryRow(id: string): RegistryRow | null {
+  const wanted = id.toLowerCase();
+  return REGISTRY.find((entry) => entry.id === wanted) ?? null;
+}
+
+/**
+ * The row that describes a model given by repository, folder or file: its id is part of the lower-cased last path
+ * part, dashes ignored on a second look; the longest id wins, so that a size or quantization is not lost.
+ */
+export function registryRowFor(nameOrPath: string): RegistryRow | null {
+  const base = (nameOrPath.split(/[/\\]/).findLast((part) => part !== "") ?? "").toLowerCase();
+  const squeezed = base.replaceAll("-", "");
+  const byLength = [...REGISTRY].sort((a, b) => b.id.length - a.id.length);
+  return byLength.find(({ id }) => base.includes(id) || squeezed.includes(id.replaceAll("-", ""))) ?? null;
+}
