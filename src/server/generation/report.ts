@@ -1,0 +1,105 @@
+/**
+ * The numbers of an answer: token usage and the `x_mlx_dspark` block (http-openai.md §3), from the engine's
+ * statistics. Several choices are reported as one: a prompt is counted once however many choices it has, completions
+ * are summed, and rows that ran side by side share their seconds (the longest counts).
+ */
+import type { RequestStats } from "../../engine/protocol.ts";
+import type { ChoiceResult } from "./events.ts";
+import type { GenerationJob } from "./job.ts";
+
+export interface TokenUsage {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+}
+
+/** What a finished choice tells about its row. */
+export type FinishedChoice = Pick<ChoiceResult, "choice" | "completionTokens" | "stats">;
+
+/** Usage of the whole request. */
+export function usageOf(job: GenerationJob, finished: readonly FinishedChoice[]): TokenUsage {
+  const byChoice = new Map(finished.map((f) => [f.choice, f]));
+  let cachedTokens = 0;
+  const seen = new Set<number>();
+  for (const row of job.rows) {
+    const first = row.choices[0];
+    if (seen.has(row.promptIndex) || first === undefined) continue;
+    seen.add(row.promptIndex);
+    cachedTokens += byChoice.get(first)?.stats.cachedTokens ?? 0;
+  }
+  return {
+    promptTokens: job.prompts.reduce((sum, ids) => sum + ids.length, 0),
+    cachedTokens,
+    completionTokens: finished.reduce((sum, f) => sum + f.completionTokens, 0),
+  };
+}
+
+/** The `x_mlx_dspark` object. */
+export function reportBlock(
+  requestId: string,
+  usage: TokenUsage,
+  finished: readonly FinishedChoice[],
+): Record<string, unknown> {
+  // Choices that share a row share its statistics object: the row's work is counted once.
+  const rows = new Map(finished.map((f) => [f.stats, f.completionTokens]));
+  const distinct = [...rows.keys()];
+  const prefill = longest(distinct, (s) => s.prefillSeconds);
+  const decode = longest(distinct, (s) => s.decodeSeconds);
+  const queue = longest(distinct, (s) => s.queueSeconds);
+  const ttft = longest(distinct, (s) => s.ttftSeconds);
+  const produced = sum(distinct, (s) => s.completionTokens);
+  const forwards = sum(distinct, (s) => s.targetForwards);
+  const lookupRounds = sum(distinct, (s) => s.lookupRounds);
+  const kept = [...rows.values()].reduce((total, tokens) => total + tokens, 0);
+  const endToEnd = rate(kept, prefill + decode);
+  const fresh = usage.promptTokens - usage.cachedTokens;
+  const cap = distinct.find((s) => s.cap !== null)?.cap;
+  return {
+    mode: distinct[0]?.mode ?? "baseline",
+    req: requestId,
+    accept_len: forwards > 0 ? round(produced / forwards, 3) : 1,
+    tokens_per_sec: round(endToEnd, 1),
+    decode_tokens_per_sec: round(Math.max(endToEnd, rate(kept, decode)), 1),
+    target_forwards: forwards,
+    ...(cap !== undefined && { cap }),
+    ...(lookupRounds > 0 && { lookup_rounds: lookupRounds }),
+    prompt_tokens: usage.promptTokens,
+    cached_tokens: usage.cachedTokens,
+    completion_tokens: usage.completionTokens,
+    context_tokens: usage.promptTokens + usage.completionTokens,
+    prefill_seconds: round(prefill, 3),
+    decode_seconds: round(decode, 3),
+    ttft_seconds: round(ttft, 3),
+    queue_seconds: round(queue, 3),
+    // Below 16 fresh tokens the rate says more about overhead than about prefill (http-openai.md §3).
+    ...(fresh >= 16 && prefill > 0 && { prefill_tokens_per_sec: round(fresh / prefill, 1) }),
+  };
+}
+
+/** The block of one choice of a stream, from its own row. */
+export function choiceReport(job: GenerationJob, finished: FinishedChoice): Record<string, unknown> {
+  const row = job.rows.find((r) => r.choices.includes(finished.choice));
+  const usage: TokenUsage = {
+    promptTokens: row?.request.promptIds.length ?? 0,
+    cachedTokens: finished.stats.cachedTokens,
+    completionTokens: finished.completionTokens,
+  };
+  return reportBlock(job.id, usage, [finished]);
+}
+
+function rate(tokens: number, seconds: number): number {
+  return seconds > 0 ? tokens / seconds : 0;
+}
+
+function sum(stats: readonly RequestStats[], value: (s: RequestStats) => number): number {
+  return stats.reduce((total, s) => total + value(s), 0);
+}
+
+function longest(stats: readonly RequestStats[], value: (s: RequestStats) => number): number {
+  return stats.reduce((most, s) => Math.max(most, value(s)), 0);
+}
+
+function round(value: number, digits: number): number {
+  const scale = 10 ** digits;
+  return Math.round(value * scale) / scale;
+}

@@ -1,0 +1,25 @@
+/**
+ * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
+ * tests put a small fake behind it. All of it is synchronous and pure.
+ */
+import type { Conversation } from "../../text/chat/messages.ts";
+
+/** Ids in, whole characters out; the concatenation is the text of all ids. */
+export interface IncrementalText {
+  push(id: number): string;
+  /** What is still held back (an incomplete character as U+FFFD). */
+  flush(): string;
+}
+
+export interface TextSource {
+  /** Throws `RequestError` (400) when the template refuses the messages or the model has none. */
+  encodeChat(conversation: Conversation): readonly number[];
+  /** A raw prompt; throws `RequestError` (400) for text that cannot be encoded. */
+  encodeCompletion(prompt: string): readonly number[];
+  /** For the continuation of a prompt: rules for a text's beginning do not apply. */
+  detokenizer(): IncrementalText;
+  /** True bytes of one token, also of half a character; empty for an id without text. */
+  tokenBytes(id: number): Uint8Array;
+  /** End-of-turn ids known from the tokenizer files; the model's own come with `ModelInfo`. */
+  readonly eosIds: readonly number[];
+}

@@ -1,0 +1,29 @@
+/**
+ * Frames of a server-sent event stream, in the exact framing of http-openai.md §1. Elysia writes a generator's value
+ * that has `toSSE` as it is; the stream's content type is set before the first one.
+ */
+
+export class SseFrame {
+  constructor(private readonly text: string) {}
+  toSSE(): string {
+    return this.text;
+  }
+}
+
+/** `data: <json>`. JSON text has no raw newline, so one line is enough. */
+export function dataFrame(value: unknown): SseFrame {
+  return new SseFrame(`data: ${JSON.stringify(value)}\n\n`);
+}
+
+export const DONE_FRAME = new SseFrame("data: [DONE]\n\n");
+
+/** A comment: clients do not see it, but their socket does. */
+export function commentFrame(text: string): SseFrame {
+  return new SseFrame(`: ${text}\n\n`);
+}
+
+export const SSE_HEADERS: Readonly<Record<string, string>> = {
+  "content-type": "text/event-stream",
+  "cache-control": "no-cache",
+  "x-accel-buffering": "no",
+};

@@ -1,0 +1,92 @@
+/**
+ * Binds the app to a socket before anything is loaded, and takes it down again: no new requests, running ones get
+ * their time, then the engine's thread ends and the socket closes.
+ */
+import type { EngineClient } from "../engine/client.ts";
+import { createApp } from "./app.ts";
+import { GenerationService } from "./generation/service.ts";
+import type { TextSource } from "./generation/text.ts";
+import type { ServerOptions } from "./options.ts";
+
+/** The socket could not be bound; the message says why and what to do. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+}
+
+export interface ServerParts {
+  readonly engine: EngineClient;
+  readonly text: () => TextSource | null;
+  /** `loopbackBind` is set here, from the host. */
+  readonly options: ServerOptions;
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly log?: (line: string) => void;
+}
+
+export interface RunningServer {
+  readonly port: number;
+  /** `http://host:port`, with a name that a client on this machine can use. */
+  readonly url: string;
+  /** Refuses new requests, lets running ones end for at most `drainMs`, ends the engine, closes the socket. */
+  stop(drainMs: number): Promise<void>;
+}
+
+/** Idle connections (no request running) end after this; running requests have no limit. */
+const IDLE_SECONDS = 30;
+
+/** Throws `ListenError` when the port is taken or the address is not this machine's. */
+export function startServer(parts: ServerParts): RunningServer {
+  const { engine, host } = parts;
+  const options = { ...parts.options, loopbackBind: isLoopbackHost(host) };
+  const service = new GenerationService({ engine, text: parts.text, options });
+  const app = createApp({ ...parts, options, service });
+  try {
+    app.listen({
+      hostname: host.replace(/^\[(.*)\]$/, "$1"),
+      port: parts.port,
+      // Elysia's default would let a second server share the port, and each would get half of the requests.
+      reusePort: false,
+      idleTimeout: IDLE_SECONDS,
+      development: false,
+      // The app's own limit answers with a JSON error; the socket layer's would be a bare 413.
+      maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+    });
+  } catch (error) {
+    throw listenError(error, host, parts.port);
+  }
+  const { server } = app;
+  if (server === null || server.port === undefined) throw new ListenError(`could not listen on ${host}:${parts.port}`);
+  return {
+    port: server.port,
+    url: `http://${urlHost(host)}:${server.port}`,
+    stop: async (drainMs) => {
+      service.close();
+      await engine.shutdown(drainMs);
+      await server.stop(true);
+    },
+  };
+}
+
+export function isLoopbackHost(host: string): boolean {
+  return host === "localhost" || host === "::1" || host === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
+
+function urlHost(host: string): string {
+  if (host === "0.0.0.0" || host === "::" || host === "[::]") return "127.0.0.1";
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
+
+function listenError(error: unknown, host: string, port: number): ListenError {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code === "EADDRINUSE") {
+    return new ListenError(`port ${port} on ${host} is in use; stop the other program or choose another --port`, {
+      cause: error,
+    });
+  }
+  if (code === "EACCES") {
+    return new ListenError(`not allowed to listen on ${host}:${port}; ports below 1024 need rights`, { cause: error });
+  }
+  const reason = error instanceof Error ? error.message : String(error);
+  return new ListenError(`could not listen on ${host}:${port}: ${reason}`, { cause: error });
+}

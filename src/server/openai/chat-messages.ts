@@ -1,0 +1,87 @@
+/** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
+import { type Static, t } from "elysia";
+import type { Message, ToolCall } from "../../text/chat/messages.ts";
+import { invalidRequest } from "../errors.ts";
+import { clip } from "./fields.ts";
+
+const partSchema = t.Union([t.String(), t.Object({ type: t.String(), text: t.Optional(t.Unknown()) })]);
+
+const toolCallSchema = t.Object({
+  id: t.Optional(t.Union([t.String(), t.Null()])),
+  type: t.Optional(t.Union([t.String(), t.Null()])),
+  function: t.Object({ name: t.String(), arguments: t.Optional(t.Unknown()) }),
+});
+
+const optionalText = t.Optional(t.Union([t.String(), t.Null()]));
+
+export const messageSchema = t.Object({
+  role: t.String({ description: "system, developer, user, assistant or tool" }),
+  content: t.Optional(
+    t.Union([t.String(), t.Null(), t.Array(partSchema)], { "x-must-be": "a string, null or a list of content parts" }),
+  ),
+  name: optionalText,
+  reasoning_content: optionalText,
+  reasoning: optionalText,
+  tool_call_id: optionalText,
+  tool_calls: t.Optional(t.Union([t.Array(toolCallSchema), t.Null()], { "x-must-be": "a list of tool calls" })),
+});
+
+export type MessageBody = Static<typeof messageSchema>;
+
+/** Messages for the template; throws 400 naming an unknown role or a part that a text model cannot read. */
+export function chatMessages(bodies: readonly MessageBody[]): Message[] {
+  return bodies.map((body, index) => chatMessage(body, `messages[${index}]`));
+}
+
+function chatMessage(body: MessageBody, at: string): Message {
+  const content = contentText(body.content ?? "", `${at}.content`);
+  const name = body.name != null && { name: body.name };
+  switch (body.role) {
+    case "system":
+    case "developer":
+      return { role: "system", content };
+    case "user":
+      return { role: "user", content, ...name };
+    case "assistant": {
+      const reasoning = body.reasoning_content ?? body.reasoning;
+      const toolCalls = (body.tool_calls ?? []).map(toolCall);
+      return {
+        role: "assistant",
+        content,
+        ...(reasoning != null && { reasoning }),
+        ...(toolCalls.length > 0 && { toolCalls }),
+        ...name,
+      };
+    }
+    case "tool":
+      return { role: "tool", content, ...(body.tool_call_id != null && { toolCallId: body.tool_call_id }), ...name };
+    default:
+      throw invalidRequest(
+        `${at}.role`,
+        `unknown role '${clip(body.role)}'; expected system, developer, user, assistant or tool`,
+      );
+  }
+}
+
+function toolCall(body: Static<typeof toolCallSchema>, index: number): ToolCall {
+  const { name, arguments: given } = body.function;
+  // Clients that send an object instead of JSON text mean that object.
+  const value = typeof given === "string" || (typeof given === "object" && given !== null) ? given : "";
+  return { id: body.id ?? `call_${index}`, name, arguments: value };
+}
+
+/** Text parts joined by newlines; a part's data is never echoed. */
+function contentText(content: string | readonly Static<typeof partSchema>[], at: string): string {
+  if (typeof content === "string") return content;
+  return content
+    .map((part, index) => {
+      if (typeof part === "string") return part;
+      if (part.type !== "text") {
+        const message = `content part '${clip(part.type)}' is not supported: the loaded model reads text only`;
+        throw invalidRequest(`${at}[${index}].type`, message);
+      }
+      if (typeof part.text !== "string") throw invalidRequest(`${at}[${index}].text`, `a text part needs 'text'`);
+      return part.text;
+    })
+    .join("\n");
+}

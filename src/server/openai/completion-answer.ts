@@ -1,0 +1,78 @@
+/** Text completions on the wire, unstreamed and streamed, from the same events (http-openai.md §5). */
+import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
+import type { GenerationJob } from "../generation/job.ts";
+import { choiceReport, type FinishedChoice, reportBlock, usageOf } from "../generation/report.ts";
+import { type AnswerContext, finishReason, head, usageBody } from "./answer.ts";
+import { completionLogprobs } from "./logprobs.ts";
+
+/** The whole answer. */
+export function completionAnswer(context: AnswerContext, results: readonly ChoiceResult[]) {
+  const { job, delivery, text } = context;
+  const usage = usageOf(job, results);
+  return {
+    ...head(context, "text_completion"),
+    choices: results.map((result) => ({
+      index: result.choice,
+      text: result.text,
+      logprobs: delivery.logprobs ? completionLogprobs(result.tokens, text) : null,
+      finish_reason: finishReason(result.reason),
+      ...(delivery.returnTokenIds && {
+        prompt_token_ids: promptIdsOf(job, result.choice),
+        token_ids: result.tokens.map((token) => token.id),
+      }),
+    })),
+    usage: usageBody(usage),
+    x_mlx_dspark: reportBlock(job.id, usage, results),
+  };
+}
+
+/** Chunks of a streamed answer: text pieces, one empty piece with the finish reason, usage. */
+export class CompletionChunks {
+  private readonly finished: FinishedChoice[] = [];
+  private readonly opened = new Set<number>();
+  private first = true;
+
+  constructor(private readonly context: AnswerContext) {}
+
+  push(event: ChoiceEvent): object[] {
+    if (event.type === "text") return [this.chunk(event, event.text, null, {})];
+    this.finished.push(event);
+    const report = { x_mlx_dspark: choiceReport(this.context.job, event) };
+    return [this.chunk(event, "", finishReason(event.reason), report)];
+  }
+
+  close(): object[] {
+    if (!this.context.delivery.includeUsage) return [];
+    const usage = usageBody(usageOf(this.context.job, this.finished));
+    return [{ ...head(this.context, "text_completion"), choices: [], usage }];
+  }
+
+  private chunk(event: ChoiceEvent, text: string, finish: "stop" | "length" | null, extra: object): object {
+    const { job, delivery, text: tokens } = this.context;
+    const opening = !this.opened.has(event.choice);
+    this.opened.add(event.choice);
+    const shown = event.tokens.some((token) => token.visible);
+    const choice = {
+      index: event.choice,
+      text,
+      logprobs: delivery.logprobs && shown ? completionLogprobs(event.tokens, tokens) : null,
+      finish_reason: finish,
+      ...(delivery.returnTokenIds && opening && { prompt_token_ids: promptIdsOf(job, event.choice) }),
+      ...(delivery.returnTokenIds && { token_ids: event.tokens.map((token) => token.id) }),
+    };
+    const reference = this.first ? { x_mlx_dspark: { req: job.id } } : {};
+    this.first = false;
+    return {
+      ...head(this.context, "text_completion"),
+      choices: [choice],
+      ...(delivery.includeUsage && { usage: null }),
+      ...reference,
+      ...extra,
+    };
+  }
+}
+
+function promptIdsOf(job: GenerationJob, choice: number): number[] {
+  const row = job.rows.find((r) => r.choices.includes(choice));
+  return Array.from(row?.request.promptIds ?? []);
+}

@@ -1,0 +1,111 @@
+/**
+ * Request fields that chat and text completions share, typed once: validation, TypeScript types and the OpenAPI page
+ * come from these schemas. Unknown fields are allowed and ignored (http-openai.md §1).
+ */
+import { type Static, t } from "elysia";
+import { invalidRequest } from "../errors.ts";
+import type { GenerationRequest } from "../generation/request.ts";
+
+/** Longest list of stop strings; OpenAI documents 4, more are accepted (http-openai.md §2). */
+const STOPS_MAX = 16;
+
+export const sharedFields = {
+  model: t.Optional(t.String({ description: "Echoed; the loaded model answers whatever it says." })),
+  stream: t.Optional(t.Boolean()),
+  stream_options: t.Optional(
+    t.Object({
+      include_usage: t.Optional(t.Union([t.Boolean(), t.Null()])),
+      include_speculation: t.Optional(t.Union([t.Boolean(), t.Null()])),
+    }),
+  ),
+  max_tokens: t.Optional(t.Integer({ minimum: 1 })),
+  temperature: t.Optional(t.Number({ minimum: 0, maximum: 2, description: "0 = greedy" })),
+  top_p: t.Optional(t.Number({ exclusiveMinimum: 0, maximum: 1 })),
+  top_k: t.Optional(t.Integer({ minimum: 0, description: "0 = off" })),
+  min_p: t.Optional(t.Number({ minimum: 0, maximum: 1 })),
+  presence_penalty: t.Optional(t.Number({ minimum: -2, maximum: 2 })),
+  frequency_penalty: t.Optional(t.Number({ minimum: -2, maximum: 2 })),
+  repetition_penalty: t.Optional(t.Number({ exclusiveMinimum: 0 })),
+  logit_bias: t.Optional(
+    t.Record(t.String(), t.Number({ minimum: -100, maximum: 100 }), {
+      "x-must-be": "an object of token ids with numbers between -100 and 100",
+    }),
+  ),
+  stop: t.Optional(
+    t.Union([t.String({ minLength: 1 }), t.Array(t.String({ minLength: 1 }), { maxItems: STOPS_MAX })], {
+      "x-must-be": `a non-empty string or a list of at most ${STOPS_MAX} non-empty strings`,
+    }),
+  ),
+  seed: t.Optional(t.Integer()),
+  n: t.Optional(t.Integer({ minimum: 1, maximum: 8 })),
+  ignore_eos: t.Optional(t.Boolean({ description: "No end-of-sequence token ends the text." })),
+  return_token_ids: t.Optional(t.Boolean({ description: "Adds prompt_token_ids and token_ids to the answer." })),
+  response_format: t.Optional(t.Object({ type: t.String() })),
+  grammar: t.Optional(t.Unknown()),
+  regex: t.Optional(t.Unknown()),
+  choice: t.Optional(t.Unknown()),
+};
+
+const sharedSchema = t.Object(sharedFields);
+export type SharedBody = Static<typeof sharedSchema>;
+
+/** How the answer is delivered; nothing of it reaches the engine. */
+export interface Delivery {
+  /** The request's `model`, or null to show the loaded one. */
+  readonly model: string | null;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly logprobs: boolean;
+  readonly returnTokenIds: boolean;
+}
+
+type SharedRequest = Omit<GenerationRequest, "prompt" | "promptParam" | "maxTokens" | "topLogprobs" | "priority">;
+
+/** The fields of `GenerationRequest` that both routes fill the same way; throws 400 for what cannot be honoured. */
+export function sharedRequest(body: SharedBody): SharedRequest {
+  refuseUnsupported(body);
+  return {
+    temperature: body.temperature,
+    topP: body.top_p,
+    topK: body.top_k,
+    minP: body.min_p,
+    presencePenalty: body.presence_penalty,
+    frequencyPenalty: body.frequency_penalty,
+    repetitionPenalty: body.repetition_penalty,
+    logitBias: logitBias(body.logit_bias),
+    seed: body.seed,
+    stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
+    n: body.n ?? 1,
+    ignoreEos: body.ignore_eos ?? false,
+  };
+}
+
+/** Known fields that this build cannot honour are refused, never ignored. */
+function refuseUnsupported(body: SharedBody): void {
+  if (body.response_format !== undefined && body.response_format.type !== "text") {
+    throw unsupported("response_format", `response_format '${clip(body.response_format.type)}'`);
+  }
+  for (const field of ["grammar", "regex", "choice"] as const) {
+    if (body[field] !== undefined) throw unsupported(field, `'${field}'`);
+  }
+  if (body.stream_options?.include_speculation === true) {
+    throw unsupported("stream_options.include_speculation", "'stream_options.include_speculation'");
+  }
+}
+
+export function unsupported(param: string, what: string): Error {
+  return invalidRequest(param, `${what} is not supported by this server`);
+}
+
+function logitBias(bias: SharedBody["logit_bias"]): (readonly [number, number])[] {
+  return Object.entries(bias ?? {}).map(([key, value]) => {
+    if (!/^\d{1,10}$/.test(key))
+      throw invalidRequest("logit_bias", `'logit_bias' key '${clip(key)}' is not a token id`);
+    return [Number(key), value] as const;
+  });
+}
+
+/** A client's word for an error message, kept short. */
+export function clip(text: string): string {
+  return text.length <= 40 ? text : `${text.slice(0, 40)}…`;
+}

@@ -1,0 +1,89 @@
+/**
+ * Words for a schema violation, in OpenAI's manner: which field, what it must be, what came (short scalars only, so
+ * that a picture's data or a long text is never echoed).
+ */
+import type { ValidationError } from "elysia";
+import { invalidRequest, type RequestError } from "../errors.ts";
+import { clip } from "./fields.ts";
+
+/** The part of a TypeBox value error that is used here. */
+interface ValueErrorLike {
+  readonly path: string;
+  readonly message: string;
+  readonly value: unknown;
+  readonly schema: SchemaLike & Readonly<Record<string, unknown>>;
+}
+
+interface SchemaLike {
+  readonly type?: unknown;
+  readonly anyOf?: readonly SchemaLike[];
+  readonly const?: unknown;
+  readonly minimum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly maximum?: number;
+  readonly minItems?: number;
+  readonly minLength?: number;
+  readonly "x-must-be"?: string;
+}
+
+/** 400 with `param` for Elysia's validation error (whose own reply is a 422 in another shape). */
+export function fromValidationError(error: Readonly<ValidationError>): RequestError {
+  const first: ValueErrorLike | undefined = error.valueError;
+  if (first === undefined || first.path === "") return invalidRequest(null, "the request body must be a JSON object");
+  const param = paramOf(first.path);
+  const missing = first.value === undefined && !("x-must-be" in first.schema);
+  if (missing) return invalidRequest(param, `'${param}' is required`);
+  return invalidRequest(param, `'${param}' must be ${requirement(first.schema)}${got(first.value)}`);
+}
+
+/** `/messages/0/content` → `messages[0].content`. */
+function paramOf(pointer: string): string {
+  const parts = pointer.split("/").slice(1);
+  return parts
+    .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
+    .reduce((path, part) => {
+      if (/^\d+$/.test(part)) return `${path}[${part}]`;
+      return path === "" ? clip(part) : `${path}.${clip(part)}`;
+    }, "");
+}
+
+function requirement(schema: SchemaLike): string {
+  const stated = schema["x-must-be"];
+  if (stated !== undefined) return stated;
+  if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(requirement))].join(" or ");
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  switch (schema.type) {
+    case "number":
+      return `a number${range(schema)}`;
+    case "integer":
+      return `an integer${range(schema)}`;
+    case "string":
+      return schema.minLength === undefined ? "a string" : "a non-empty string";
+    case "boolean":
+      return "true or false";
+    case "array":
+      return schema.minItems === undefined ? "a list" : "a non-empty list";
+    case "null":
+      return "null";
+    default:
+      return "an object";
+  }
+}
+
+function range(schema: SchemaLike): string {
+  const { minimum, exclusiveMinimum, maximum } = schema;
+  const low = exclusiveMinimum !== undefined ? `above ${exclusiveMinimum}` : undefined;
+  if (minimum !== undefined && maximum !== undefined) return ` between ${minimum} and ${maximum}`;
+  if (low !== undefined && maximum !== undefined) return ` ${low} and at most ${maximum}`;
+  if (low !== undefined) return ` ${low}`;
+  if (minimum !== undefined) return ` not below ${minimum}`;
+  if (maximum !== undefined) return ` not above ${maximum}`;
+  return "";
+}
+
+function got(value: unknown): string {
+  if (typeof value === "string") return `, got '${clip(value)}'`;
+  if (typeof value === "number" || typeof value === "boolean") return `, got ${value}`;
+  if (value === null) return ", got null";
+  return "";
+}

@@ -1,0 +1,40 @@
+/** Everything a server can be told at start, with the defaults of cli.md §4 in one table. */
+
+export interface ServerOptions {
+  readonly version: string;
+  /** Null: no key is asked for. */
+  readonly apiKey: string | null;
+  /** Further origins (`https://host:port`) that may read answers; `*` = all. Loopback origins always may. */
+  readonly corsOrigins: readonly string[];
+  /** Further accepted `Host` names on a loopback bind. */
+  readonly allowHosts: readonly string[];
+  /** True when the socket is bound to loopback: the `Host` header is then checked (DNS rebinding). */
+  readonly loopbackBind: boolean;
+  readonly maxBodyBytes: number;
+  readonly defaultMaxTokens: number;
+  readonly maxTokensCap: number;
+  /** Server-wide sampling defaults; they win over the model's `generation_config.json`. */
+  readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
+  readonly maxBatch: number;
+  readonly maxQueue: number;
+  readonly kvBits: 0 | 4 | 8;
+  /** Silence on a stream after which a keep-alive frame is sent. */
+  readonly keepAliveMs: number;
+}
+
+/** Defaults of cli.md §4; the keep-alive interval is http-openai.md §1's. */
+export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
+  version: "0.0.0",
+  apiKey: null,
+  corsOrigins: [],
+  allowHosts: [],
+  loopbackBind: true,
+  maxBodyBytes: 64 * 2 ** 20,
+  defaultMaxTokens: 2048,
+  maxTokensCap: 32768,
+  samplingDefaults: {},
+  maxBatch: 4,
+  maxQueue: 64,
+  kvBits: 0,
+  keepAliveMs: 15_000,
+};

@@ -1,0 +1,195 @@
+/**
+ * An engine that plays a script: given ids at given times, errors and cancels included, and keeps a record of what it
+ * was asked. Token ids are bytes (0…255), 256 is the end of a turn.
+ */
+import { type EngineClient, EngineError, type EngineStatus, type GenerateEvent } from "../../src/engine/client.ts";
+import type {
+  EngineStats,
+  FinishReason,
+  GenerateRequest,
+  LoadProgress,
+  LoadSpec,
+  ModelInfo,
+  RequestStats,
+  TokenLogprob,
+  WireError,
+} from "../../src/engine/protocol.ts";
+
+export const EOS = 256;
+
+export interface Script {
+  /** Ids in the order of generation; the row ends at an EOS id, the limit, or the end of the list (as `length`). */
+  readonly ids: readonly number[];
+  /** Ids per step. */
+  readonly perStep?: number;
+  /** Wait before each step, also before the first. */
+  readonly stepMs?: number;
+  /** Repeats `ids` without end. */
+  readonly endless?: boolean;
+  /** Fails with this error after so many ids. */
+  readonly failure?: { readonly after: number; readonly error: WireError };
+  /** Most likely alternatives of every token. */
+  readonly top?: readonly (readonly [number, number])[];
+}
+
+export const SCRIPTED_MODEL: ModelInfo = {
+  id: "scripted-1b",
+  requested: "scripted",
+  dir: "/models/somewhere/scripted-1b",
+  family: "scripted",
+  mode: "baseline",
+  vocabSize: 257,
+  contextWindow: 4096,
+  eosIds: [EOS],
+  samplingDefaults: {},
+  weightBytes: 1000,
+  kvBytesPerToken: 10,
+  backend: "cpu (scripted)",
+  quantization: null,
+  notes: [],
+};
+
+export class ScriptedEngine implements EngineClient {
+  status: EngineStatus;
+  readonly requests: GenerateRequest[] = [];
+  readonly cancelled: string[] = [];
+  readonly finished: string[] = [];
+  readonly loads: LoadSpec[] = [];
+  active = 0;
+  activePeak = 0;
+  shutdowns: number[] = [];
+  /** What `load` does; the default is ready at once. */
+  loading: (onProgress: (progress: LoadProgress) => void) => Promise<ModelInfo>;
+  private readonly stop = new AbortController();
+
+  constructor(
+    private readonly script: (request: GenerateRequest) => Script,
+    readonly model: ModelInfo = SCRIPTED_MODEL,
+  ) {
+    this.status = { state: "ready", model };
+    this.loading = () => Promise.resolve(model);
+  }
+
+  async load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo> {
+    this.loads.push(spec);
+    this.status = { state: "loading", progress: null, requested: spec.model };
+    try {
+      const model = await this.loading((progress) => {
+        this.status = { state: "loading", progress, requested: spec.model };
+        onProgress?.(progress);
+      });
+      this.status = { state: "ready", model };
+      return model;
+    } catch (error) {
+      const wire: WireError = { kind: "load", message: error instanceof Error ? error.message : String(error) };
+      this.status = { state: "failed", error: wire };
+      throw new EngineError(wire);
+    }
+  }
+
+  async *generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
+    this.requests.push(request);
+    this.active += 1;
+    this.activePeak = Math.max(this.activePeak, this.active);
+    const ended = AbortSignal.any([this.stop.signal, ...(signal ? [signal] : [])]);
+    let reason: FinishReason | null = null;
+    try {
+      const script = this.script(request);
+      let produced = 0;
+      yield { type: "prefill", processed: request.promptIds.length, total: request.promptIds.length };
+      while (reason === null) {
+        if (script.stepMs !== undefined) await sleep(script.stepMs, ended);
+        if (ended.aborted) {
+          reason = "cancelled";
+          break;
+        }
+        const ids: number[] = [];
+        for (let i = 0; i < (script.perStep ?? 1) && reason === null; i++) {
+          if (script.failure?.after === produced) throw new EngineError(script.failure.error);
+          const id = script.endless ? script.ids[produced % script.ids.length] : script.ids[produced];
+          if (id === undefined) {
+            reason = "length";
+            break;
+          }
+          ids.push(id);
+          produced += 1;
+          if (request.eosIds.includes(id)) reason = "stop";
+          else if (produced >= request.maxNewTokens) reason = "length";
+        }
+        if (ids.length > 0) yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids) };
+      }
+      this.finished.push(request.id);
+      yield { type: "done", reason, stats: statsOf(request, produced) };
+    } finally {
+      this.active -= 1;
+      if (reason === null || reason === "cancelled") this.cancelled.push(request.id);
+    }
+  }
+
+  stats(): Promise<EngineStats> {
+    return Promise.resolve({
+      liveArrays: 0,
+      activeRows: this.active,
+      queuedRows: 0,
+      steps: 0,
+      requestsDone: this.finished.length,
+      mlxActiveBytes: 0,
+      mlxPeakBytes: 0,
+      mlxCacheBytes: 0,
+    });
+  }
+
+  async shutdown(drainMs: number): Promise<void> {
+    this.shutdowns.push(drainMs);
+    const deadline = performance.now() + drainMs;
+    while (this.active > 0 && performance.now() < deadline) await Bun.sleep(5);
+    this.stop.abort();
+    while (this.active > 0) await Bun.sleep(1);
+  }
+
+  private logprobs(request: GenerateRequest, script: Script, ids: readonly number[]): TokenLogprob[] | null {
+    const top = request.topLogprobs;
+    if (top === null) return null;
+    return ids.map((id) => ({ id, logprob: -0.5, top: (script.top ?? [[id, -0.5]]).slice(0, top) }));
+  }
+}
+
+/** A script that writes `text` and ends the turn. */
+export function writes(text: string, extra: Partial<Script> = {}): Script {
+  return { ids: [...new TextEncoder().encode(text), EOS], ...extra };
+}
+
+function statsOf(request: GenerateRequest, produced: number): RequestStats {
+  return {
+    mode: "baseline",
+    seed: request.sampling.seed ?? "0",
+    promptTokens: request.promptIds.length,
+    cachedTokens: 3,
+    completionTokens: produced,
+    rounds: produced,
+    drafted: 0,
+    accepted: 0,
+    lookupRounds: 0,
+    targetForwards: produced,
+    cap: null,
+    queueSeconds: 0.25,
+    prefillSeconds: 0.5,
+    decodeSeconds: 2,
+    ttftSeconds: 0.5,
+  };
+}
+
+function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}
