@@ -58,7 +58,7 @@ export function quantizeAffine(
       for (let k = 0; k < perWord; k++) {
         const x = fround(fround((values[first + k] ?? 0) - bias) / scale);
         const q = fround(fround(x + ROUND) - ROUND);
-        word |= (q < 0 ? 0 : q > steps ? steps : q) << (k * bits);
+        word |= Math.max(0, Math.min(q, steps)) << (k * bits);
       }
       words[g * wordsPerGroup + w] = word;
     }

@@ -31,27 +31,33 @@ export class WindowReader {
   }
 
   u8(): number {
-    return this.view.getUint8(this.take(1));
+    const at = this.take(1);
+    return this.view.getUint8(at);
   }
 
   u16(): number {
-    return this.view.getUint16(this.take(2), true);
+    const at = this.take(2);
+    return this.view.getUint16(at, true);
   }
 
   u32(): number {
-    return this.view.getUint32(this.take(4), true);
+    const at = this.take(4);
+    return this.view.getUint32(at, true);
   }
 
   u64(): bigint {
-    return this.view.getBigUint64(this.take(8), true);
+    const at = this.take(8);
+    return this.view.getBigUint64(at, true);
   }
 
   f32(): number {
-    return this.view.getFloat32(this.take(4), true);
+    const at = this.take(4);
+    return this.view.getFloat32(at, true);
   }
 
   f64(): number {
-    return this.view.getFloat64(this.take(8), true);
+    const at = this.take(8);
+    return this.view.getFloat64(at, true);
   }
 
   /** A u64 that counts something: must be exact as a number. */
