@@ -1,0 +1,78 @@
+/**
+ * The blocks from which a model file builds its forward, each a unit that a device may fuse. A backend (stock MLX ops,
+ * fused CPU primitives, Metal kernels) implements all of them; a model file knows only this interface. A backend packs
+ * weights when a block is made and owns them from then on.
+ *
+ * Activations are flat: x [R, features], one row for each token of the step, whichever sequence it belongs to.
+ */
+import type { MlxArray } from "../mlx/array.ts";
+import type { StepBatch } from "./layer-state.ts";
+import type { RopeSpec } from "./rope.ts";
+import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
+
+/** Frees the weights that the block owns. */
+export interface Block {
+  dispose(): void;
+}
+
+export interface Embedding extends Block {
+  /** ids int32 or uint32 [R] → [R, features] */
+  lookup(ids: MlxArray): MlxArray;
+  /** x [R, features] → logits [R, vocabulary]: the table used as a head. */
+  project(x: MlxArray): MlxArray;
+}
+
+/** x [R, in] → one [R, out_i] per linear, after an optional norm. */
+export interface Projections extends Block {
+  apply(x: MlxArray): readonly MlxArray[];
+}
+
+/** x [R, in], residual [R, out] → residual + linear(x). */
+export interface ProjectionAdd extends Block {
+  apply(x: MlxArray, residual: MlxArray): MlxArray;
+}
+
+/** x [R, in] → act(gate(norm(x))) · up(norm(x)) [R, hidden]. */
+export interface GatedUnit extends Block {
+  apply(x: MlxArray): MlxArray;
+}
+
+/** x [R, in] → logits [R, vocabulary]. */
+export interface Head extends Block {
+  /** The final norm alone. */
+  norm(x: MlxArray): MlxArray;
+  apply(x: MlxArray): MlxArray;
+}
+
+export interface AttentionSpec {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly scale: number;
+  readonly rope: RopeSpec | null;
+  /** Per-head norms before the rotation. */
+  readonly qNorm: NormWeights | null;
+  readonly kNorm: NormWeights | null;
+}
+
+export interface Attention extends Block {
+  /**
+   * q [R, heads·headDim], k and v [R, kvHeads·headDim]; appends to each row's state of `layer` and attends.
+   * Returns [R, heads·headDim].
+   */
+  apply(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray;
+}
+
+export type Activation = "silu" | "gelu_tanh";
+
+export interface Compute {
+  /** Shown by `/health` and `doctor`, e.g. "stock". */
+  readonly name: string;
+  embedding(table: Matrix): Embedding;
+  projections(norm: NormWeights | null, linears: readonly LinearWeights[]): Projections;
+  projectionAdd(linear: LinearWeights): ProjectionAdd;
+  gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;
+  attention(spec: AttentionSpec): Attention;
+  /** `head` null: tied, the logits are `embedding.project`. */
+  head(norm: NormWeights, head: LinearWeights | null, embedding: Embedding): Head;
+}

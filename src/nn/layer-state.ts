@@ -1,0 +1,67 @@
+/**
+ * What a layer remembers of one row (a sequence), and the batch of rows that one forward computes. `src/cache/`
+ * implements the states; models only append to them and attend. A state holds exactly the tokens fed and not trimmed.
+ */
+import { int32Array, type MlxArray } from "../mlx/array.ts";
+
+export interface LayerState {
+  /** Tokens held. */
+  readonly length: number;
+  /**
+   * Appends keys and values [1, Hkv, T, D] at the end and attends with the T queries [1, Hq, T, D], each seeing what is
+   * held up to its own position (within the layer's window). Returns [1, Hq, T, D].
+   */
+  attend(q: MlxArray, k: MlxArray, v: MlxArray, scale: number): MlxArray;
+  /** Forgets the newest `count` tokens: the state is then as if they had never been appended. */
+  trim(count: number): void;
+  /** The arrays to evaluate with a step, so that no graph grows behind them. */
+  arrays(): readonly MlxArray[];
+  /** Bytes allocated. */
+  readonly bytes: number;
+  dispose(): void;
+}
+
+/** What a layer needs of its state. */
+export interface StateSpec {
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** Tokens that a query sees, itself included; null: all. */
+  readonly window: number | null;
+}
+
+/** Makes the states of a row; implemented in `src/cache/`. */
+export interface StateFactory {
+  /** `capacityMax`: most tokens that the row can ever hold. */
+  newState(spec: StateSpec, capacityMax: number): LayerState;
+}
+
+/** One row's part of a step: `count` consecutive tokens from position `offset` on. */
+export interface StepRow {
+  readonly states: readonly LayerState[];
+  readonly count: number;
+  readonly offset: number;
+}
+
+/**
+ * The rows of one forward. Their tokens stand behind each other in one flat matrix of `total` rows; only attention looks
+ * at the borders (ragged batching: no padding).
+ */
+export class StepBatch {
+  readonly total: number;
+  private cachedPositions: MlxArray | null = null;
+
+  constructor(readonly rows: readonly StepRow[]) {
+    this.total = rows.reduce((sum, row) => sum + row.count, 0);
+  }
+
+  /** Position of every token, int32 [total]; belongs to the scope of the forward. */
+  positions(): MlxArray {
+    if (this.cachedPositions === null) {
+      const values = new Int32Array(this.total);
+      let at = 0;
+      for (const row of this.rows) for (let i = 0; i < row.count; i++) values[at++] = row.offset + i;
+      this.cachedPositions = int32Array(values);
+    }
+    return this.cachedPositions;
+  }
+}

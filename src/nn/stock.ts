@@ -1,0 +1,188 @@
+/**
+ * The backend of stock MLX ops: runs on every device, in the dtype of its inputs, and is the reference that fused
+ * backends are checked against.
+ */
+import { concatenate, dtypeOf, free, type MlxArray, NONE, scalar } from "../mlx/array.ts";
+import {
+  add,
+  addmm,
+  astype,
+  dequantize,
+  matmul,
+  multiply,
+  quantizedMatmul,
+  reshape,
+  rmsNorm,
+  sigmoid,
+  slice,
+  swapaxes,
+  take,
+  tanh,
+  transpose,
+} from "../mlx/ops.ts";
+import type { Activation, Attention, AttentionSpec, Compute, Embedding } from "./compute.ts";
+import type { StepBatch } from "./layer-state.ts";
+import { makeRope, type Rope } from "./rope.ts";
+import { freeMatrix, type LinearWeights, type Matrix, type NormWeights } from "./weights.ts";
+
+/** x [R, in] · Mᵀ → [R, out] */
+export function matrixProduct(x: MlxArray, matrix: Matrix): MlxArray {
+  if (matrix.kind === "plain") return matmul(x, swapaxes(matrix.weight, 0, 1));
+  const { weight, scales, biases, groupSize, bits, mode } = matrix;
+  return quantizedMatmul(x, weight, scales, biases, true, groupSize, bits, mode);
+}
+
+/** A plain linear with bias is one addmm (one rounding); a quantized one adds the bias afterwards. */
+export function linear(x: MlxArray, weights: LinearWeights): MlxArray {
+  const { matrix, bias } = weights;
+  if (bias === NONE) return matrixProduct(x, matrix);
+  if (matrix.kind === "plain") return addmm(bias, x, swapaxes(matrix.weight, 0, 1));
+  return add(matrixProduct(x, matrix), bias);
+}
+
+export function activate(x: MlxArray, activation: Activation): MlxArray {
+  if (activation === "silu") return multiply(x, sigmoid(x));
+  const dtype = dtypeOf(x);
+  const cubic = multiply(multiply(multiply(x, x), x), scalar(0.044715, dtype));
+  const inner = multiply(add(x, cubic), scalar(Math.sqrt(2 / Math.PI), dtype));
+  return multiply(multiply(x, scalar(0.5, dtype)), add(tanh(inner), scalar(1, dtype)));
+}
+
+function freeLinear(weights: LinearWeights): void {
+  freeMatrix(weights.matrix);
+  if (weights.bias !== NONE) free(weights.bias);
+}
+
+function freeNorm(norm: NormWeights | null): void {
+  if (norm !== null) free(norm.weight);
+}
+
+/** Rows of a table at `ids`; a packed one is unpacked for those rows only. */
+function lookupRows(table: Matrix, ids: MlxArray): MlxArray {
+  if (table.kind === "plain") return take(table.weight, ids, 0);
+  const { weight, scales, biases, groupSize, bits, mode } = table;
+  const rowBiases = biases === NONE ? NONE : take(biases, ids, 0);
+  return dequantize(take(weight, ids, 0), take(scales, ids, 0), rowBiases, groupSize, bits, mode);
+}
+
+/**
+ * `activationDtype`: what a looked-up row is cast to; null keeps the table's own (MLX dequantizes the floating-point
+ * modes to bfloat16 whatever is wanted).
+ */
+export function stockCompute(activationDtype: "float32" | null): Compute {
+  return {
+    name: "stock",
+    embedding: (table) => stockEmbedding(table, activationDtype),
+    projections: (norm, linears) => ({
+      apply: (x) => {
+        const input = norm === null ? x : rmsNorm(x, norm.weight, norm.eps);
+        return linears.map((weights) => linear(input, weights));
+      },
+      dispose: () => {
+        freeNorm(norm);
+        linears.forEach(freeLinear);
+      },
+    }),
+    projectionAdd: (weights) => ({
+      apply: (x, residual) => add(residual, linear(x, weights)),
+      dispose: () => freeLinear(weights),
+    }),
+    gatedUnit: (norm, gate, up, activation) => ({
+      apply: (x) => {
+        const input = rmsNorm(x, norm.weight, norm.eps);
+        return multiply(activate(linear(input, gate), activation), linear(input, up));
+      },
+      dispose: () => {
+        freeNorm(norm);
+        freeLinear(gate);
+        freeLinear(up);
+      },
+    }),
+    attention: (spec) => new StockAttention(spec),
+    head: (norm, head, embedding) => {
+      const normed = (x: MlxArray) => rmsNorm(x, norm.weight, norm.eps);
+      return {
+        norm: normed,
+        apply: (x) => (head === null ? embedding.project(normed(x)) : linear(normed(x), head)),
+        dispose: () => {
+          freeNorm(norm);
+          if (head !== null) freeLinear(head);
+        },
+      };
+    },
+  };
+}
+
+function stockEmbedding(table: Matrix, activationDtype: "float32" | null): Embedding {
+  return {
+    lookup: (ids) => {
+      const rows = lookupRows(table, ids);
+      if (activationDtype === null || dtypeOf(rows) === activationDtype) return rows;
+      return astype(rows, activationDtype);
+    },
+    project: (x) => matrixProduct(x, table),
+    dispose: () => freeMatrix(table),
+  };
+}
+
+class StockAttention implements Attention {
+  private readonly rope: Rope | null;
+
+  constructor(private readonly spec: AttentionSpec) {
+    this.rope = spec.rope === null ? null : makeRope(spec.rope);
+  }
+
+  apply(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
+    const [row] = batch.rows;
+    if (batch.rows.length > 1 || row === undefined) return this.ragged(q, k, v, batch, layer);
+    const { heads, kvHeads, headDim, scale, qNorm, kNorm } = this.spec;
+    const rotated = (x: MlxArray, count: number, norm: NormWeights | null) => {
+      const split = normed(reshape(x, [1, batch.total, count, headDim]), norm);
+      const byHead = transpose(split, [0, 2, 1, 3]);
+      return this.rope === null ? byHead : this.rope.rotate(byHead, row.offset);
+    };
+    const values = transpose(reshape(v, [1, batch.total, kvHeads, headDim]), [0, 2, 1, 3]);
+    const out = stateOf(batch, 0, layer).attend(rotated(q, heads, qNorm), rotated(k, kvHeads, kNorm), values, scale);
+    return reshape(transpose(out, [0, 2, 1, 3]), [batch.total, heads * headDim]);
+  }
+
+  /** Tokens as batch for the rotation, then each row against its own state. */
+  private ragged(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
+    const { heads, kvHeads, headDim, scale, qNorm, kNorm } = this.spec;
+    const rotateFlat = (x: MlxArray, count: number, norm: NormWeights | null) => {
+      const split = normed(reshape(x, [batch.total, count, 1, headDim]), norm);
+      return this.rope?.flat ? this.rope.rotateAt(split, batch.positions()) : split;
+    };
+    const queries = rotateFlat(q, heads, qNorm);
+    const keys = rotateFlat(k, kvHeads, kNorm);
+    const values = reshape(v, [batch.total, kvHeads, 1, headDim]);
+    const outputs: MlxArray[] = [];
+    let start = 0;
+    for (const [index, row] of batch.rows.entries()) {
+      const part = (x: MlxArray, count: number) =>
+        transpose(slice(x, [start, 0, 0, 0], [start + row.count, count, 1, headDim]), [2, 1, 0, 3]);
+      const late = (x: MlxArray) => (this.rope === null || this.rope.flat ? x : this.rope.rotate(x, row.offset));
+      const state = stateOf(batch, index, layer);
+      const out = state.attend(late(part(queries, heads)), late(part(keys, kvHeads)), part(values, kvHeads), scale);
+      outputs.push(reshape(transpose(out, [0, 2, 1, 3]), [row.count, heads * headDim]));
+      start += row.count;
+    }
+    return concatenate(outputs, 0);
+  }
+
+  dispose(): void {
+    this.rope?.dispose();
+    freeNorm(this.spec.qNorm);
+    freeNorm(this.spec.kNorm);
+  }
+}
+
+function normed(x: MlxArray, norm: NormWeights | null): MlxArray {
+  return norm === null ? x : rmsNorm(x, norm.weight, norm.eps);
+}
+
+function stateOf(batch: StepBatch, row: number, layer: number) {
+  const state = batch.rows[row]?.states[layer];
+  if (state === undefined) throw new RangeError(`row ${row} of the step has no state for layer ${layer}`);
+  return state;
+}
