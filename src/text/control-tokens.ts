@@ -33,7 +33,7 @@ export function controlTokens(added: readonly AddedToken[], context: ControlCont
   const { special, emittedUnk, templateText } = context;
   const named = new Set([special.bos, special.eos, special.pad, ...special.additional]);
   return added.filter(({ content, special: isSpecial }) => {
-    if (content === emittedUnk || byteOfToken(content) !== null) return false;
+    if (content === emittedUnk || byteOfToken(content) !== null || isOneCharacter(content)) return false;
     if (isSpecial || named.has(content) || STRUCTURE.has(content)) return true;
     return looksLikeMarkup(content) && templateText.includes(content);
   });
@@ -44,5 +44,10 @@ export function controlTokens(added: readonly AddedToken[], context: ControlCont
  * users' texts would change how ordinary text is encoded.
  */
 function looksLikeMarkup(content: string): boolean {
-  return [...content].length > 1 && /[^\p{L}\p{N}\p{White_Space}▁]/u.test(content);
+  return /[^\p{L}\p{N}\p{White_Space}▁]/u.test(content);
+}
+
+/** A token of one character is how that character is written, also by users; there is nothing inside it to break. */
+function isOneCharacter(content: string): boolean {
+  return content.length <= 2 && [...content].length === 1;
 }

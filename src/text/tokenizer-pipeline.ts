@@ -10,7 +10,7 @@ import { GenerationCache } from "./tokenizer-cache.ts";
 import { TokenizerError } from "./tokenizer-error.ts";
 import type { AddedToken } from "./tokenizer-files.ts";
 import { type JsonObject, objectOf } from "./tokenizer-json.ts";
-import { checkByteAlphabet, checkNormalizer, planPreTokenizer, rewriteModel } from "./tokenizer-rewrite.ts";
+import { checkNormalizer, missingBytes, planPreTokenizer, rewriteModel } from "./tokenizer-rewrite.ts";
 
 /** Words remembered (text.md: 10,000 pre-tokens); longer words are rare and not worth their memory. */
 const CACHED_WORDS = 10_000;
@@ -21,6 +21,8 @@ export class EncodingPipeline {
   readonly #ids: ReadonlyMap<string, number>;
   readonly #unk: number | undefined;
   readonly #spellBytes: boolean;
+  /** Bytes without a token. Rust drops them before it merges, so that their neighbours can meet; so do we. */
+  readonly #dropped: RegExp | null;
   readonly #normalizedTokens: AddedTokenSplitter;
   readonly #words = new GenerationCache<readonly number[]>(CACHED_WORDS, () => 1);
 
@@ -48,8 +50,11 @@ export class EncodingPipeline {
     if (built === null) throw new TokenizerError("tokenizer.json has no model");
     for (const token of control) built.tokens_to_ids.delete(token.content);
     this.#ids = built.tokens_to_ids;
-    this.#unk = built.unk_token_id;
-    if (plan.spellBytes && model.type === "BPE") checkByteAlphabet(this.#ids);
+    // An unknown piece of a user's text must not become a control token, not even where that is the unk token.
+    const unk = built.unk_token_id;
+    this.#unk = control.some((token) => token.id === unk) ? undefined : unk;
+    const dropsUnknown = plan.spellBytes && this.#unk === undefined;
+    this.#dropped = dropsUnknown ? missingBytes(this.#ids) : null;
     const normalized = plain.filter((token) => token.normalized);
     this.#normalizedTokens = new AddedTokenSplitter(
       new Map(normalized.map((token) => [this.#normalize(token.content), token])),
@@ -93,7 +98,7 @@ export class EncodingPipeline {
   #wordIds(word: string): readonly number[] {
     const known = this.#words.get(word);
     if (known !== undefined) return known;
-    const spelled = this.#spellBytes ? toByteAlphabet(word) : word;
+    const spelled = this.#spell(word);
     const ids: number[] = [];
     for (const token of this.#tokenizer.model?._call([spelled]) ?? []) {
       const id = this.#ids.get(token) ?? this.#unk;
@@ -101,6 +106,12 @@ export class EncodingPipeline {
     }
     if (word.length < CACHED_WORD_LENGTH) this.#words.set(word, ids);
     return ids;
+  }
+
+  #spell(word: string): string {
+    if (!this.#spellBytes) return word;
+    const spelled = toByteAlphabet(word);
+    return this.#dropped === null ? spelled : spelled.replace(this.#dropped, "");
   }
 }
 

@@ -106,20 +106,19 @@ export class TextTokenizer {
     return this.#rawSplitter.split(text, (token) => this.#controlIds.has(token.id));
   }
 
-  /** Ids of one whole text given in parts; control strings in a part's text are text. */
+  /** Ids of one whole text, given as `split` cuts it; control strings inside a part's text are text. */
   encodeParts(parts: readonly Part[]): number[] {
     const ids: number[] = [];
-    let atTextStart = true;
-    for (const part of parts) {
-      if (part.token !== null) ids.push(part.token.id);
-      else for (const id of this.encodeStretch(part.text, atTextStart)) ids.push(id);
-      atTextStart &&= part.token === null && part.text.length === 0;
-    }
+    for (const [index, part] of parts.entries()) for (const id of this.encodePart(part, index === 0)) ids.push(id);
     return ids;
   }
 
-  /** Ids of a stretch of text between control tokens; it cannot give a control token. */
-  encodeStretch(text: string, atTextStart: boolean): readonly number[] {
+  /** @param atTextStart nothing of the whole text stands before this part. */
+  encodePart(part: Part, atTextStart: boolean): readonly number[] {
+    return part.token === null ? this.#encodeStretch(part.text, atTextStart) : [part.token.id];
+  }
+
+  #encodeStretch(text: string, atTextStart: boolean): readonly number[] {
     const key = atTextStart ? `^${text}` : `-${text}`;
     const known = this.#stretches.get(key);
     if (known !== undefined) return known;
