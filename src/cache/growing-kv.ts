@@ -5,10 +5,10 @@
  */
 import { bytesOf, concatenate, dim, dtypeOf, free, keep, type MlxArray } from "../mlx/array.ts";
 import { attention, slice, sliceUpdate, zeros } from "../mlx/ops.ts";
-import type { LayerState } from "../nn/layer-state.ts";
+import type { AttendingState } from "../nn/layer-state.ts";
 import { nextCapacity } from "./capacity.ts";
 
-export class GrowingKv implements LayerState {
+export class GrowingKv implements AttendingState {
   length = 0;
   private keys: MlxArray | null = null;
   private values: MlxArray | null = null;

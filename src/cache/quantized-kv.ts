@@ -28,7 +28,7 @@ import {
   where,
   zeros,
 } from "../mlx/ops.ts";
-import type { LayerState } from "../nn/layer-state.ts";
+import type { AttendingState } from "../nn/layer-state.ts";
 import { nextCapacity } from "./capacity.ts";
 
 /** Most negative finite value of the dtypes that scores can have. */
@@ -38,7 +38,7 @@ const LOWEST: Readonly<Record<string, number>> = {
   bfloat16: -3.3895313892515355e38,
 };
 
-export class QuantizedKv implements LayerState {
+export class QuantizedKv implements AttendingState {
   length = 0;
   private keys: QuantizedParts | null = null;
   private values: QuantizedParts | null = null;

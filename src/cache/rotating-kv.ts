@@ -6,14 +6,14 @@
  */
 import { boolArray, bytesOf, concatenate, dim, dtypeOf, free, keep, type MlxArray } from "../mlx/array.ts";
 import { attention, slice, sliceUpdate, zeros } from "../mlx/ops.ts";
-import type { LayerState } from "../nn/layer-state.ts";
+import type { AttendingState } from "../nn/layer-state.ts";
 
 /** Tokens beyond the window that a compaction keeps, so that they can be trimmed again. */
 const SLACK = 64;
 /** Room that a compaction makes, in tokens: single steps copy the window once in this many. */
 const ROOM = 256;
 
-export class RotatingKv implements LayerState {
+export class RotatingKv implements AttendingState {
   length = 0;
   private keys: MlxArray | null = null;
   private values: MlxArray | null = null;

@@ -3,14 +3,13 @@
  * file says how its layers are made; what differs between families stays there.
  */
 import { concatenate, type MlxArray } from "../mlx/array.ts";
-import type { Attention, Block, Embedding, GatedUnit, Head, ProjectionAdd, Projections } from "../nn/compute.ts";
+import type { Block, Embedding, GatedUnit, Head, ProjectionAdd, SelfAttention } from "../nn/compute.ts";
 import type { LayerState, StateFactory, StateSpec, StepBatch } from "../nn/layer-state.ts";
 import type { Capabilities, ForwardResult, TargetModel } from "./target.ts";
 
 /** h += o(attention(qkv(norm(h)))); h += down(act(gate(norm(h)))·up(norm(h))) */
 export interface PreNormLayer {
-  readonly qkv: Projections;
-  readonly attention: Attention;
+  readonly attention: SelfAttention;
   readonly output: ProjectionAdd;
   readonly gatedUnit: GatedUnit;
   readonly down: ProjectionAdd;
@@ -62,9 +61,7 @@ export class DecoderModel implements TargetModel {
     const tapped: MlxArray[] = [];
     let h = this.parts.embedding.lookup(ids);
     for (const [index, layer] of this.parts.layers.entries()) {
-      const [q, k, v] = layer.qkv.apply(h);
-      if (q === undefined || k === undefined || v === undefined) throw new RangeError("qkv must project three times");
-      h = layer.output.apply(layer.attention.apply(q, k, v, batch, index), h);
+      h = layer.output.apply(layer.attention.apply(h, batch, index), h);
       h = layer.down.apply(layer.gatedUnit.apply(h), h);
       if (taps.includes(index)) tapped.push(h);
     }
@@ -82,9 +79,7 @@ export class DecoderModel implements TargetModel {
   dispose(): void {
     const { embedding, head, layers } = this.parts;
     const blocks: Block[] = [embedding, head];
-    for (const { qkv, attention, output, gatedUnit, down } of layers) {
-      blocks.push(qkv, attention, output, gatedUnit, down);
-    }
+    for (const { attention, output, gatedUnit, down } of layers) blocks.push(attention, output, gatedUnit, down);
     for (const block of blocks) block.dispose();
   }
 }

@@ -69,12 +69,11 @@ function denseLayer(index: number, shape: DenseShape, weights: WeightReader, com
     eps,
   });
   return {
-    qkv: compute.projections(norm("input_layernorm", hidden), [
-      weights.linear(`${at}.self_attn.q_proj`, heads * headDim, hidden, bias.qkv),
-      weights.linear(`${at}.self_attn.k_proj`, kvHeads * headDim, hidden, bias.qkv),
-      weights.linear(`${at}.self_attn.v_proj`, kvHeads * headDim, hidden, bias.qkv),
-    ]),
-    attention: compute.attention({
+    attention: compute.selfAttention({
+      norm: norm("input_layernorm", hidden),
+      q: weights.linear(`${at}.self_attn.q_proj`, heads * headDim, hidden, bias.qkv),
+      k: weights.linear(`${at}.self_attn.k_proj`, kvHeads * headDim, hidden, bias.qkv),
+      v: weights.linear(`${at}.self_attn.v_proj`, kvHeads * headDim, hidden, bias.qkv),
       heads,
       kvHeads,
       headDim,

@@ -22,11 +22,6 @@ export interface Embedding extends Block {
   project(x: MlxArray): MlxArray;
 }
 
-/** x [R, in] → one [R, out_i] per linear, after an optional norm. */
-export interface Projections extends Block {
-  apply(x: MlxArray): readonly MlxArray[];
-}
-
 /** x [R, in], residual [R, out] → residual + linear(x). */
 export interface ProjectionAdd extends Block {
   apply(x: MlxArray, residual: MlxArray): MlxArray;
@@ -44,7 +39,12 @@ export interface Head extends Block {
   apply(x: MlxArray): MlxArray;
 }
 
-export interface AttentionSpec {
+/** Everything of self-attention but the output projection. */
+export interface SelfAttentionSpec {
+  readonly norm: NormWeights;
+  readonly q: LinearWeights;
+  readonly k: LinearWeights;
+  readonly v: LinearWeights;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -55,12 +55,11 @@ export interface AttentionSpec {
   readonly kNorm: NormWeights | null;
 }
 
-export interface Attention extends Block {
+export interface SelfAttention extends Block {
   /**
-   * q [R, heads·headDim], k and v [R, kvHeads·headDim]; appends to each row's state of `layer` and attends.
-   * Returns [R, heads·headDim].
+   * x [R, in] → attention of norm(x) [R, heads·headDim]; appends keys and values to each row's state of `layer`.
    */
-  apply(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray;
+  apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray;
 }
 
 export type Activation = "silu" | "gelu_tanh";
@@ -69,10 +68,9 @@ export interface Compute {
   /** Shown by `/health` and `doctor`, e.g. "stock". */
   readonly name: string;
   embedding(table: Matrix): Embedding;
-  projections(norm: NormWeights | null, linears: readonly LinearWeights[]): Projections;
   projectionAdd(linear: LinearWeights): ProjectionAdd;
   gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;
-  attention(spec: AttentionSpec): Attention;
+  selfAttention(spec: SelfAttentionSpec): SelfAttention;
   /** `head` null: tied, the logits are `embedding.project`. */
   head(norm: NormWeights, head: LinearWeights | null, embedding: Embedding): Head;
 }

@@ -7,11 +7,6 @@ import { int32Array, type MlxArray } from "../mlx/array.ts";
 export interface LayerState {
   /** Tokens held. */
   readonly length: number;
-  /**
-   * Appends keys and values [1, Hkv, T, D] at the end and attends with the T queries [1, Hq, T, D], each seeing what is
-   * held up to its own position (within the layer's window). Returns [1, Hq, T, D].
-   */
-  attend(q: MlxArray, k: MlxArray, v: MlxArray, scale: number): MlxArray;
   /** Forgets the newest `count` tokens: the state is then as if they had never been appended. */
   trim(count: number): void;
   /** The arrays to evaluate with a step, so that no graph grows behind them. */
@@ -19,6 +14,19 @@ export interface LayerState {
   /** Bytes allocated. */
   readonly bytes: number;
   dispose(): void;
+}
+
+/** A state that attends by itself, from keys and values as arrays: what the stock backend uses. */
+export interface AttendingState extends LayerState {
+  /**
+   * Appends keys and values [1, Hkv, T, D] at the end and attends with the T queries [1, Hq, T, D], each seeing what is
+   * held up to its own position (within the layer's window). Returns [1, Hq, T, D].
+   */
+  attend(q: MlxArray, k: MlxArray, v: MlxArray, scale: number): MlxArray;
+}
+
+export function canAttend(state: LayerState): state is AttendingState {
+  return "attend" in state;
 }
 
 /** What a layer needs of its state. */

@@ -20,8 +20,8 @@ import {
   tanh,
   transpose,
 } from "../mlx/ops.ts";
-import type { Activation, Attention, AttentionSpec, Compute, Embedding } from "./compute.ts";
-import type { StepBatch } from "./layer-state.ts";
+import type { Activation, Compute, Embedding, SelfAttention, SelfAttentionSpec } from "./compute.ts";
+import { type AttendingState, canAttend, type StepBatch } from "./layer-state.ts";
 import { makeRope, type Rope } from "./rope.ts";
 import { freeMatrix, type LinearWeights, type Matrix, type NormWeights } from "./weights.ts";
 
@@ -73,16 +73,6 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
   return {
     name: "stock",
     embedding: (table) => stockEmbedding(table, activationDtype),
-    projections: (norm, linears) => ({
-      apply: (x) => {
-        const input = norm === null ? x : rmsNorm(x, norm.weight, norm.eps);
-        return linears.map((weights) => linear(input, weights));
-      },
-      dispose: () => {
-        freeNorm(norm);
-        linears.forEach(freeLinear);
-      },
-    }),
     projectionAdd: (weights) => ({
       apply: (x, residual) => add(residual, linear(x, weights)),
       dispose: () => freeLinear(weights),
@@ -98,7 +88,7 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
         freeLinear(up);
       },
     }),
-    attention: (spec) => new StockAttention(spec),
+    selfAttention: (spec) => new StockSelfAttention(spec),
     head: (norm, head, embedding) => {
       const normed = (x: MlxArray) => rmsNorm(x, norm.weight, norm.eps);
       return {
@@ -125,14 +115,20 @@ function stockEmbedding(table: Matrix, activationDtype: "float32" | null): Embed
   };
 }
 
-class StockAttention implements Attention {
+class StockSelfAttention implements SelfAttention {
   private readonly rope: Rope | null;
 
-  constructor(private readonly spec: AttentionSpec) {
+  constructor(private readonly spec: SelfAttentionSpec) {
     this.rope = spec.rope === null ? null : makeRope(spec.rope);
   }
 
-  apply(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
+  apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray {
+    const { norm, q, k, v } = this.spec;
+    const input = rmsNorm(x, norm.weight, norm.eps);
+    return this.attend(linear(input, q), linear(input, k), linear(input, v), batch, layer);
+  }
+
+  private attend(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
     const [row] = batch.rows;
     if (batch.rows.length > 1 || row === undefined) return this.ragged(q, k, v, batch, layer);
     const { heads, kvHeads, headDim, scale, qNorm, kNorm } = this.spec;
@@ -172,8 +168,9 @@ class StockAttention implements Attention {
 
   dispose(): void {
     this.rope?.dispose();
-    freeNorm(this.spec.qNorm);
-    freeNorm(this.spec.kNorm);
+    const { norm, qNorm, kNorm, q, k, v } = this.spec;
+    for (const weights of [norm, qNorm, kNorm]) freeNorm(weights);
+    for (const weights of [q, k, v]) freeLinear(weights);
   }
 }
 
@@ -181,8 +178,9 @@ function normed(x: MlxArray, norm: NormWeights | null): MlxArray {
   return norm === null ? x : rmsNorm(x, norm.weight, norm.eps);
 }
 
-function stateOf(batch: StepBatch, row: number, layer: number) {
+function stateOf(batch: StepBatch, row: number, layer: number): AttendingState {
   const state = batch.rows[row]?.states[layer];
   if (state === undefined) throw new RangeError(`row ${row} of the step has no state for layer ${layer}`);
+  if (!canAttend(state)) throw new TypeError("the row's states were made for another compute backend");
   return state;
 }
