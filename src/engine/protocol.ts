@@ -3,6 +3,9 @@
  * Plain structured-clonable values only; a token id is a number below the vocabulary size, times are milliseconds
  * unless the name says otherwise. The engine never sees text and the main thread never sees an array.
  */
+import type { SamplingParams, TokenLogprob } from "../decoding/sampling-params.ts";
+
+export type { SamplingParams, TokenLogprob };
 
 /** What to load. Names are resolved on the engine thread by `src/hub/`. */
 export interface LoadSpec {
@@ -49,26 +52,6 @@ export interface ModelInfo {
   readonly notes: readonly string[];
 }
 
-/** Sampling law of one request; see `src/decoding/` for the order in which the transforms apply. */
-export interface SamplingParams {
-  /** 0 = greedy. */
-  readonly temperature: number;
-  /** (0, 1]; 1 = off. */
-  readonly topP: number;
-  /** 0 = off. */
-  readonly topK: number;
-  /** [0, 1]; 0 = off. */
-  readonly minP: number;
-  readonly presencePenalty: number;
-  readonly frequencyPenalty: number;
-  /** 1 = off. */
-  readonly repetitionPenalty: number;
-  /** Pairs [token id, bias] added to the raw logits. */
-  readonly logitBias: readonly (readonly [number, number])[];
-  /** Unsigned 64-bit seed as a decimal string; null: the engine draws one and reports it. */
-  readonly seed: string | null;
-}
-
 export interface GenerateRequest {
   /** 8 hex digits, unique while the request lives; also shown to clients as `req`. */
   readonly id: string;
@@ -81,14 +64,6 @@ export interface GenerateRequest {
   readonly topLogprobs: number | null;
   /** 0 interactive, 1 background. */
   readonly priority: 0 | 1;
-}
-
-/** log-probabilities (natural log) of one committed token, from the raw logits before any transform. */
-export interface TokenLogprob {
-  readonly id: number;
-  readonly logprob: number;
-  /** Best alternatives, most likely first; the chosen token is among them when top > 0. */
-  readonly top: readonly (readonly [number, number])[];
 }
 
 /** `stop`: an EOS id; `length`: token or context limit; `cancelled`: `cancel` was received. */

@@ -89,6 +89,11 @@ export function selectDevice(name: Device): void {
   }
 }
 
+/** Waits until everything scheduled on this thread's stream is computed. */
+export function synchronize(): void {
+  if (native.mlx_synchronize(stream) !== 0) throw lastError("synchronize");
+}
+
 /** The recorded message of this thread's last failed call, as an error of `op`. */
 export function lastError(op: string, inputs: readonly string[] = []): MlxError {
   // mlx-c appends the place in its own source: " at ops.cpp:12".
