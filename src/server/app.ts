@@ -15,7 +15,6 @@ import { checkHost, corsHeaders } from "./http/origin.ts";
 import { modelRoutes } from "./models.ts";
 import { errorBody } from "./openai/envelope.ts";
 import { openAiRoutes } from "./openai/routes.ts";
-import { fromValidationError } from "./openai/validation.ts";
 import { OPENAPI_PAGE } from "./openapi-page.ts";
 import type { ServerOptions } from "./options.ts";
 
@@ -107,7 +106,7 @@ function unknownRoute(path: string, request: Request): RequestError {
 /** Whatever Elysia caught, as the layer's own error; a parse error wraps the one that `readJsonObject` threw. */
 function asRequestError(error: unknown): RequestError {
   if (error instanceof RequestError) return error;
-  if (error instanceof ValidationError) return fromValidationError(error);
+  if (error instanceof ValidationError) return invalidRequest(null, "the request does not have the expected shape");
   if (error instanceof Error && error.cause instanceof RequestError) return error.cause;
   if (error instanceof Error && error.name === "ParseError") {
     return invalidRequest(null, "the request body could not be read");

@@ -35,6 +35,9 @@ export interface RunningServer {
 /** Idle connections (no request running) end after this; running requests have no limit. */
 const IDLE_SECONDS = 30;
 
+/** How long a client may take to read the end of its answer at shutdown. */
+const LAST_ANSWERS_MS = 1000;
+
 /** Throws `ListenError` when the port is taken or the address is not this machine's. */
 export function startServer(parts: ServerParts): RunningServer {
   const { engine, host } = parts;
@@ -63,9 +66,16 @@ export function startServer(parts: ServerParts): RunningServer {
     stop: async (drainMs) => {
       service.close();
       await engine.shutdown(drainMs);
+      await lastAnswers(server);
       await server.stop(true);
     },
   };
+}
+
+/** Rows have ended, but their last frames may still be on the way: a moment for those who read. */
+async function lastAnswers(server: { readonly pendingRequests: number }): Promise<void> {
+  const deadline = performance.now() + LAST_ANSWERS_MS;
+  while (server.pendingRequests > 0 && performance.now() < deadline) await Bun.sleep(5);
 }
 
 export function isLoopbackHost(host: string): boolean {

@@ -8,7 +8,7 @@ export class ByteText implements TextSource {
   readonly eosIds = [EOS];
   readonly conversations: Conversation[] = [];
 
-  encodeChat(conversation: Conversation): readonly number[] {
+  async encodeChat(conversation: Conversation): Promise<readonly number[]> {
     this.conversations.push(conversation);
     if (conversation.messages.some((message) => message.content === "template, throw")) {
       throw invalidRequest("messages", "could not apply chat template: it was told to throw");

@@ -152,7 +152,9 @@ describe("unstreamed", () => {
 
   test("ignore_eos tells the engine to go on, and the mark itself is no text", async () => {
     await using h = harness(() => ({ ids: [65, EOS, 66], endless: true }));
-    const reply = await (await h.post("/v1/chat/completions", { messages: HI, ignore_eos: true, max_tokens: 6 })).json();
+    const reply = await (
+      await h.post("/v1/chat/completions", { messages: HI, ignore_eos: true, max_tokens: 6 })
+    ).json();
     expect(h.engine.requests[0]?.eosIds).toEqual([]);
     expect(at(reply, "choices", 0, "message", "content")).toBe("ABAB");
     expect(at(reply, "usage", "completion_tokens")).toBe(6);
@@ -186,7 +188,12 @@ describe("messages", () => {
       messages: [
         { role: "developer", content: "Be short.", zzz: 1 },
         { role: "user", content },
-        { role: "assistant", content: null, reasoning: "hm", tool_calls: [{ function: { name: "f", arguments: "{}" } }] },
+        {
+          role: "assistant",
+          content: null,
+          reasoning: "hm",
+          tool_calls: [{ function: { name: "f", arguments: "{}" } }],
+        },
         { role: "tool", tool_call_id: "c1", content: "4" },
       ],
       store: true,
@@ -241,6 +248,8 @@ describe("refusals", () => {
     ["repetition_penalty 0", { messages: HI, repetition_penalty: 0 }, "repetition_penalty", /above 0/],
     ["max_tokens zero", { messages: HI, max_tokens: 0 }, "max_tokens", /max_tokens/],
     ["max_tokens fraction", { messages: HI, max_tokens: 1.5 }, "max_tokens", /integer/],
+    ["max_tokens a numeral", { messages: HI, max_tokens: "5" }, "max_tokens", /integer not below 1, got '5'/],
+    ["seed a numeral", { messages: HI, seed: "5" }, "seed", /integer/],
     ["n 9", { messages: HI, n: 9 }, "n", /between 1 and 8/],
     ["stop empty", { messages: HI, stop: "" }, "stop", /non-empty/],
     ["stop holds an empty one", { messages: HI, stop: ["a", ""] }, "stop", /non-empty/],
@@ -252,14 +261,29 @@ describe("refusals", () => {
     ["top_logprobs 21", { messages: HI, logprobs: true, top_logprobs: 21 }, "top_logprobs", /between 0 and 20/],
     ["stream text", { messages: HI, stream: "yes" }, "stream", /true or false/],
     ["seed fraction", { messages: HI, seed: 0.5 }, "seed", /integer/],
-    ["effort", { messages: HI, reasoning_effort: "mega" }, "reasoning_effort", /one of low, medium, high, xhigh, got 'mega'/],
+    [
+      "effort",
+      { messages: HI, reasoning_effort: "mega" },
+      "reasoning_effort",
+      /one of low, medium, high, xhigh, got 'mega'/,
+    ],
     ["tools", { messages: HI, tools: [{ type: "function", function: { name: "f" } }] }, "tools", /not supported/],
     ["tool_choice", { messages: HI, tool_choice: "required" }, "tool_choice", /not supported/],
     ["response_format", { messages: HI, response_format: { type: "json_object" } }, "response_format", /not supported/],
     ["grammar", { messages: HI, grammar: "root ::= x" }, "grammar", /not supported/],
     ["audio", { messages: HI, modalities: ["text", "audio"] }, "modalities", /audio/],
-    ["kwargs with messages", { messages: HI, chat_template_kwargs: { messages: [] } }, "chat_template_kwargs", /messages/],
-    ["template throws", { messages: [{ role: "user", content: "template, throw" }] }, "messages", /could not apply chat/],
+    [
+      "kwargs with messages",
+      { messages: HI, chat_template_kwargs: { messages: [] } },
+      "chat_template_kwargs",
+      /messages/,
+    ],
+    [
+      "template throws",
+      { messages: [{ role: "user", content: "template, throw" }] },
+      "messages",
+      /could not apply chat/,
+    ],
   ];
   test.each(cases)("%s", async (_name, body, param, message) => {
     await using h = harness();

@@ -61,7 +61,14 @@ describe("stop strings", () => {
 
 describe("logprobs", () => {
   test("chat: one entry per token with text, true bytes, alternatives as asked for", async () => {
-    await using h = harness(() => writes("hé", { top: [[104, -0.25], [195, Number.NEGATIVE_INFINITY]] }));
+    await using h = harness(() =>
+      writes("hé", {
+        top: [
+          [104, -0.25],
+          [195, Number.NEGATIVE_INFINITY],
+        ],
+      }),
+    );
     const reply = await h.client.chat.completions.create({ model: "", messages: HI, logprobs: true, top_logprobs: 2 });
     const content = reply.choices[0]?.logprobs?.content;
     expect(content?.map((entry) => entry.bytes)).toEqual([[104], [195], [169]]);
@@ -134,6 +141,7 @@ describe("completions", () => {
     ["prompt list empty", { prompt: [] }, "prompt"],
     ["prompt empty", { prompt: "" }, "prompt"],
     ["ids beyond the vocabulary", { prompt: [1, 257] }, "prompt"],
+    ["ids as numerals", { prompt: [["1", "2"]] }, "prompt"],
     ["ids negative", { prompt: [-1] }, "prompt"],
     ["mixed", { prompt: ["a", 1] }, "prompt"],
     ["129 choices", { prompt: Array(129).fill("a") }, "prompt"],

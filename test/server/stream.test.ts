@@ -22,7 +22,12 @@ describe("frames", () => {
     expect(text).toMatch(/^(data: [^\n]+\n\n)+$/);
     expect(text.endsWith("data: [DONE]\n\n")).toBe(true);
     const chunks = dataLines(text).slice(0, -1);
-    const shared = chunks.map((chunk) => [at(chunk, "id"), at(chunk, "created"), at(chunk, "model"), at(chunk, "object")]);
+    const shared = chunks.map((chunk) => [
+      at(chunk, "id"),
+      at(chunk, "created"),
+      at(chunk, "model"),
+      at(chunk, "object"),
+    ]);
     expect(new Set(shared.map(String)).size).toBe(1);
     expect(shared[0]?.[3]).toBe("chat.completion.chunk");
     expect(chunks.map((chunk) => at(chunk, "choices"))).toEqual([

@@ -6,7 +6,7 @@
 import type { GenerateRequest, ModelInfo, SamplingParams } from "../../engine/protocol.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
-import type { GenerationRequest, PromptSource } from "./request.ts";
+import type { GenerationRequest } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
 /** Most choices one request may ask for in all (prompts × n). Ours: a bound on what one body can start. */
@@ -35,15 +35,17 @@ export interface JobContext {
   readonly model: ModelInfo;
   readonly text: TextSource;
   readonly options: Pick<ServerOptions, "defaultMaxTokens" | "maxTokensCap" | "samplingDefaults">;
+  /** Aborted when the client is gone. */
+  readonly signal: AbortSignal;
   /** Source of fresh request ids, injectable for tests. */
   readonly newId?: () => string;
 }
 
-/** Builds the job; throws `RequestError` 400 naming the field. */
-export function prepareJob(request: GenerationRequest, context: JobContext): GenerationJob {
+/** Builds the job; rejects with `RequestError` 400 naming the field. */
+export async function prepareJob(request: GenerationRequest, context: JobContext): Promise<GenerationJob> {
   const { model, text, options } = context;
   const newId = context.newId ?? randomRequestId;
-  const prompts = encodePrompts(request.prompt, request.promptParam, model, text);
+  const prompts = await encodePrompts(request, context);
   const choiceCount = prompts.length * request.n;
   if (choiceCount > CHOICES_MAX) {
     throw invalidRequest(request.promptParam, `at most ${CHOICES_MAX} choices per request, got ${choiceCount}`);
@@ -83,20 +85,23 @@ export function prepareJob(request: GenerationRequest, context: JobContext): Gen
   return { id, model, rows, choiceCount, prompts, stops: request.stops, silentIds: new Set(eosIds) };
 }
 
-function encodePrompts(source: PromptSource, param: string, model: ModelInfo, text: TextSource) {
-  switch (source.kind) {
+async function encodePrompts(
+  { prompt, promptParam }: GenerationRequest,
+  { model, text, signal }: JobContext,
+): Promise<readonly (readonly number[])[]> {
+  switch (prompt.kind) {
     case "chat":
-      return [text.encodeChat(source.conversation)];
+      return [await text.encodeChat(prompt.conversation, signal)];
     case "texts":
-      return source.texts.map((prompt) => text.encodeCompletion(prompt));
+      return prompt.texts.map((one) => text.encodeCompletion(one));
     case "ids":
-      for (const ids of source.ids) {
+      for (const ids of prompt.ids) {
         const bad = ids.find((id) => id >= model.vocabSize);
         if (bad !== undefined) {
-          throw invalidRequest(param, `token id ${bad} is not below the vocabulary size ${model.vocabSize}`);
+          throw invalidRequest(promptParam, `token id ${bad} is not below the vocabulary size ${model.vocabSize}`);
         }
       }
-      return source.ids;
+      return prompt.ids;
   }
 }
 

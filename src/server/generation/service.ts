@@ -37,10 +37,10 @@ export class GenerationService {
     this.admission = new Admission(parts.options.maxBatch, parts.options.maxQueue);
   }
 
-  /** Throws `RequestError`: 503 without a model, 400 for a bad request, 429 when the queue is full. */
-  begin(request: GenerationRequest, signal: AbortSignal): RunningGeneration {
+  /** Rejects with `RequestError`: 503 without a model, 400 for a bad request, 429 when the queue is full. */
+  async begin(request: GenerationRequest, signal: AbortSignal): Promise<RunningGeneration> {
     const { model, text } = this.ready();
-    const job = prepareJob(request, { model, text, options: this.parts.options });
+    const job = await prepareJob(request, { model, text, options: this.parts.options, signal });
     const ticket = this.admission.enter(job.rows.length);
     const stop = new AbortController();
     const { engine } = this.parts;

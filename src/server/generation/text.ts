@@ -1,6 +1,6 @@
 /**
  * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
- * tests put a small fake behind it. All of it is synchronous and pure.
+ * tests put a small fake behind it.
  */
 import type { Conversation } from "../../text/chat/messages.ts";
 
@@ -12,8 +12,11 @@ export interface IncrementalText {
 }
 
 export interface TextSource {
-  /** Throws `RequestError` (400) when the template refuses the messages or the model has none. */
-  encodeChat(conversation: Conversation): readonly number[];
+  /**
+   * Ids of a conversation; a long one gives the thread away in between, and `signal` ends it.
+   * Rejects with `RequestError` (400) when the template refuses the messages or the model has none.
+   */
+  encodeChat(conversation: Conversation, signal: AbortSignal): Promise<readonly number[]>;
   /** A raw prompt; throws `RequestError` (400) for text that cannot be encoded. */
   encodeCompletion(prompt: string): readonly number[];
   /** For the continuation of a prompt: rules for a text's beginning do not apply. */

@@ -1,7 +1,8 @@
 /** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
-import { type Static, t } from "elysia";
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { Message, ToolCall } from "../../text/chat/messages.ts";
 import { invalidRequest } from "../errors.ts";
+import { deeperThan, NESTING_MAX } from "./depth.ts";
 import { clip } from "./fields.ts";
 
 const partSchema = t.Union([t.String(), t.Object({ type: t.String(), text: t.Optional(t.Unknown()) })]);
@@ -44,7 +45,7 @@ function chatMessage(body: MessageBody, at: string): Message {
       return { role: "user", content, ...name };
     case "assistant": {
       const reasoning = body.reasoning_content ?? body.reasoning;
-      const toolCalls = (body.tool_calls ?? []).map(toolCall);
+      const toolCalls = (body.tool_calls ?? []).map((call, i) => toolCall(call, i, `${at}.tool_calls[${i}]`));
       return {
         role: "assistant",
         content,
@@ -63,11 +64,14 @@ function chatMessage(body: MessageBody, at: string): Message {
   }
 }
 
-function toolCall(body: Static<typeof toolCallSchema>, index: number): ToolCall {
+function toolCall(body: Static<typeof toolCallSchema>, index: number, at: string): ToolCall {
   const { name, arguments: given } = body.function;
-  // Clients that send an object instead of JSON text mean that object.
-  const value = typeof given === "string" || (typeof given === "object" && given !== null) ? given : "";
-  return { id: body.id ?? `call_${index}`, name, arguments: value };
+  if (deeperThan(given, NESTING_MAX)) {
+    throw invalidRequest(`${at}.function.arguments`, `'arguments' is nested deeper than ${NESTING_MAX} levels`);
+  }
+  // Some clients send the value itself instead of its JSON text.
+  const text = typeof given === "string" ? given : JSON.stringify(given ?? {});
+  return { id: body.id ?? `call_${index}`, name, arguments: text };
 }
 
 /** Text parts joined by newlines; a part's data is never echoed. */

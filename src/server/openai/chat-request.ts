@@ -1,8 +1,9 @@
 /** `POST /v1/chat/completions`: the body's schema and its way into the internal form (http-openai.md §2). */
-import { type Static, t } from "elysia";
+import { type Static, Type as t } from "@sinclair/typebox";
 import { invalidRequest } from "../errors.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import { chatMessages, messageSchema } from "./chat-messages.ts";
+import { deeperThan, NESTING_MAX } from "./depth.ts";
 import { clip, type Delivery, sharedFields, sharedRequest, unsupported } from "./fields.ts";
 
 export const chatBodySchema = t.Object(
@@ -84,6 +85,9 @@ function templateKwargs(body: ChatBody): Readonly<Record<string, unknown>> {
     if (Object.hasOwn(kwargs, reserved)) {
       throw invalidRequest("chat_template_kwargs", `'chat_template_kwargs' must not set '${reserved}'`);
     }
+  }
+  if (deeperThan(kwargs, NESTING_MAX)) {
+    throw invalidRequest("chat_template_kwargs", `'chat_template_kwargs' is nested deeper than ${NESTING_MAX}`);
   }
   if (body.reasoning_effort === "none") {
     kwargs.enable_thinking = false;

@@ -1,5 +1,5 @@
 /** `POST /v1/completions`: the body's schema and its way into the internal form (http-openai.md §5). */
-import { type Static, t } from "elysia";
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { GenerationRequest, PromptSource } from "../generation/request.ts";
 import { type Delivery, sharedFields, sharedRequest, unsupported } from "./fields.ts";
 

@@ -1,8 +1,9 @@
 /**
  * Request fields that chat and text completions share, typed once: validation, TypeScript types and the OpenAPI page
- * come from these schemas. Unknown fields are allowed and ignored (http-openai.md §1).
+ * come from these schemas. Unknown fields are allowed and ignored (http-openai.md §1). The schemas are TypeBox's own:
+ * Elysia's `t.Integer` also takes integers written as strings, which this API does not.
  */
-import { type Static, t } from "elysia";
+import { type Static, Type as t } from "@sinclair/typebox";
 import { invalidRequest } from "../errors.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 

@@ -15,6 +15,7 @@ import { chatBodySchema, chatRequest } from "./chat-request.ts";
 import { CompletionChunks, completionAnswer } from "./completion-answer.ts";
 import { completionBodySchema, completionRequest } from "./completion-request.ts";
 import { dataFrames, type FrameSource, streamFrames } from "./stream.ts";
+import { bodyChecker } from "./validation.ts";
 
 export interface OpenAiParts {
   readonly service: GenerationService;
@@ -26,7 +27,8 @@ export interface OpenAiParts {
 /** Routes under `prefix` (`/v1` or nothing). */
 export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
   const { service, options, onError } = parts;
-  const parse = [({ request }: { request: Request }) => readJsonObject(request, options.maxBodyBytes)];
+  const chatBody = jsonParser(bodyChecker(chatBodySchema), options);
+  const completionBody = jsonParser(bodyChecker(completionBodySchema), options);
   const detail = { tags: ["OpenAI"], hide: prefix === "" };
   const streamOptions = { keepAliveMs: options.keepAliveMs, onError };
   return new Elysia({ prefix })
@@ -34,7 +36,7 @@ export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
       "/chat/completions",
       async ({ body, request, server, set }) => {
         const { generation, delivery } = chatRequest(body, priorityOf(request));
-        const running = service.begin(generation, request.signal);
+        const running = await service.begin(generation, request.signal);
         // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
         server?.timeout(request, 0);
         const context = answerContext("chatcmpl", running.job, delivery, running.text);
@@ -42,21 +44,28 @@ export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
         Object.assign(set.headers, SSE_HEADERS);
         return streamFrames(running, chatFrames(context), streamOptions);
       },
-      { body: chatBodySchema, parse, detail: { ...detail, summary: "Chat completion" } },
+      { body: chatBodySchema, parse: chatBody, detail: { ...detail, summary: "Chat completion" } },
     )
     .post(
       "/completions",
       async ({ body, request, server, set }) => {
         const { generation, delivery } = completionRequest(body, priorityOf(request));
-        const running = service.begin(generation, request.signal);
+        const running = await service.begin(generation, request.signal);
         server?.timeout(request, 0);
         const context = answerContext("cmpl", running.job, delivery, running.text);
         if (!delivery.stream) return completionAnswer(context, await finished(running));
         Object.assign(set.headers, SSE_HEADERS);
         return streamFrames(running, completionFrames(context), streamOptions);
       },
-      { body: completionBodySchema, parse, detail: { ...detail, summary: "Text completion" } },
+      { body: completionBodySchema, parse: completionBody, detail: { ...detail, summary: "Text completion" } },
     );
+}
+
+/** Reads and checks a body; the second name is never reached and only tells the OpenAPI page that it is JSON. */
+function jsonParser(check: (body: Record<string, unknown>) => unknown, options: ServerOptions) {
+  const read = async ({ request }: { request: Request }) => check(await readJsonObject(request, options.maxBodyBytes));
+  const parsers: [typeof read, "json"] = [read, "json"];
+  return parsers;
 }
 
 async function finished(generation: RunningGeneration): Promise<ChoiceResult[]> {
