@@ -15,9 +15,6 @@ import type { ProgressMeter } from "./progress.ts";
 import { Retries, retrying } from "./retries.ts";
 import type { Slots } from "./slots.ts";
 
-/** One connection per so many bytes still to come: more would only add handshakes. */
-const BYTES_PER_CONNECTION = 32 * 1024 * 1024;
-const MAX_CONNECTIONS = 8;
 const SPACE_CHECK_BYTES = 1e9;
 
 /** What all blobs of one download share. */
@@ -26,6 +23,8 @@ export interface BlobContext {
   readonly cache: RepoCache;
   readonly commit: string;
   readonly partBytes: number;
+  /** One connection per so many bytes still to come: more would only add handshakes. */
+  readonly bytesPerConnection: number;
   /** Connections over all blobs. */
   readonly connections: Slots;
   readonly meter: ProgressMeter;
@@ -140,7 +139,7 @@ class BlobDownload {
     const queue = part.missing();
     const round = new AbortController();
     const signal = AbortSignal.any([this.#signal, round.signal]);
-    const count = Math.min(MAX_CONNECTIONS, Math.ceil(part.missingBytes / BYTES_PER_CONNECTION));
+    const count = Math.ceil(part.missingBytes / this.#context.bytesPerConnection);
     const others: Promise<void>[] = [];
     let failure: unknown = null;
     const worker = async (onRange: () => void) => {

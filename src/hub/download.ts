@@ -39,6 +39,7 @@ export type Judge = (preview: CheckpointPreview) => void | Promise<void>;
 
 export interface DownloadTuning {
   readonly partBytes: number;
+  readonly bytesPerConnection: number;
   readonly connections: number;
   readonly files: number;
   readonly freeBytes: FreeBytes;
@@ -47,6 +48,7 @@ export interface DownloadTuning {
 
 export const DOWNLOAD_TUNING: DownloadTuning = {
   partBytes: 16 * 1024 * 1024,
+  bytesPerConnection: 32 * 1024 * 1024,
   connections: 8,
   files: 4,
   freeBytes: freeBytesOf,
@@ -154,6 +156,7 @@ async function runDownload<T>(
         cache,
         commit,
         partBytes: tuning.partBytes,
+        bytesPerConnection: tuning.bytesPerConnection,
         connections: new Slots(tuning.connections),
         meter,
         signal,

@@ -126,15 +126,18 @@ export class RepoCache {
   async removePartFiles(): Promise<void> {
     const blobs = join(this.root, "blobs");
     const names = await readdir(blobs).catch(() => []);
-    const ours = names.filter((name) => name.endsWith(PART_SUFFIX) || name.endsWith(`${PART_SUFFIX}.json`));
+    const ours = names.filter((name) => name.includes(PART_SUFFIX));
     await Promise.all(ours.map((name) => rm(join(blobs, name), { force: true })));
   }
 }
 
 /** Writes a small file so that a reader sees the old or the new text, never a part. */
-export async function writeAtomically(path: string, text: string): Promise<void> {
+export async function writeAtomically(
+  path: string,
+  text: string,
+  temporary = `${path}.${randomBytes(4).toString("hex")}.tmp`,
+): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
-  const temporary = `${path}.${randomBytes(4).toString("hex")}.tmp`;
   try {
     await writeFile(temporary, text);
     await rename(temporary, path);

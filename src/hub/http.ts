@@ -111,8 +111,8 @@ export class HubHttp {
 
   #named(error: unknown, url: URL, signal: AbortSignal | undefined, known: boolean): unknown {
     if (signal?.aborted) return signal.reason;
-    if (error instanceof TransientFault) return error;
-    const code = errorCode(error);
+    if (error instanceof TransientFault && known) return error;
+    const code = error instanceof TransientFault ? "no answer" : errorCode(error);
     const final = new HubError(
       "unreachable",
       `cannot reach ${url.host} (${code}). Check the connection and HF_ENDPOINT (now ${this.#settings.endpoint}), ` +

@@ -3,11 +3,11 @@
  * never claims bytes that are not on disk (data is synced first); whatever else survives a crash is fetched again, and
  * the final hash decides anyway.
  */
-import { type FileHandle, open, readFile, rename, rm, stat } from "node:fs/promises";
-import { fileSize, writeAtomically } from "./hf-cache.ts";
+import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { fileSize, isCode, writeAtomically } from "./hf-cache.ts";
 
-/** Bytes between two writes of the map: what a crash costs at most, besides the parts in flight. */
-const SAVE_EVERY_BYTES = 64 * 1024 * 1024;
+/** Parts between two writes of the map (64 MiB at the usual 16): what a crash costs, besides the parts in flight. */
+const SAVE_EVERY_PARTS = 4;
 /** An `.incomplete` of an older Python or of the npm package that nobody has touched for so long is abandoned. */
 const ABANDONED_MS = 600_000;
 
@@ -26,7 +26,7 @@ export class PartFile {
   readonly handle: FileHandle;
   readonly #identity: PartIdentity;
   readonly #done: boolean[];
-  #unsavedBytes = 0;
+  #unsavedParts = 0;
   #saving: Promise<void> = Promise.resolve();
 
   private constructor(path: string, handle: FileHandle, identity: PartIdentity, partBytes: number, done: boolean[]) {
@@ -50,7 +50,10 @@ export class PartFile {
       await handle.close();
       throw error;
     }
-    return new PartFile(path, handle, identity, partBytes, map?.done ?? new Array<boolean>(count).fill(false));
+    const part = new PartFile(path, handle, identity, partBytes, map?.done ?? new Array<boolean>(count).fill(false));
+    // A first map takes its place on the disk while there is some: a full disk can then still be noted in it.
+    if (map === null && count > SAVE_EVERY_PARTS) await part.save();
+    return part;
   }
 
   get count(): number {
@@ -85,11 +88,10 @@ export class PartFile {
     }
   }
 
-  /** Notes that all bytes of a part are written; saves the map every 64 MiB. */
+  /** Notes that all bytes of a part are written; saves the map every few parts. */
   async markDone(part: number): Promise<void> {
     this.#done[part] = true;
-    this.#unsavedBytes += this.end(part) - this.begin(part);
-    if (this.#unsavedBytes >= SAVE_EVERY_BYTES) await this.save();
+    if (++this.#unsavedParts >= SAVE_EVERY_PARTS) await this.save();
   }
 
   /** Forgets everything fetched so far: the hash said that some of it is wrong. */
@@ -106,12 +108,18 @@ export class PartFile {
   }
 
   async #saveNow(): Promise<void> {
-    this.#unsavedBytes = 0;
+    this.#unsavedParts = 0;
     const done = [...this.#done];
     await this.handle.datasync();
     const { etag, size, commit } = this.#identity;
     const text = JSON.stringify({ etag, size, part_bytes: this.partBytes, done: toBitmap(done), url_commit: commit });
-    await writeAtomically(mapPath(this.path), text);
+    const path = mapPath(this.path);
+    try {
+      await writeAtomically(path, text, `${path}.tmp`);
+    } catch (error) {
+      if (!isCode(error, "ENOSPC")) throw error;
+      await writeFile(path, text, { flag: "r+" }); // The text has always the same length: its place is there.
+    }
   }
 
   async close(): Promise<void> {
@@ -138,6 +146,7 @@ export async function removePart(path: string): Promise<void> {
 
 export async function removeMap(path: string): Promise<void> {
   await rm(mapPath(path), { force: true });
+  await rm(`${mapPath(path)}.tmp`, { force: true });
 }
 
 interface PartMap {

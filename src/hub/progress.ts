@@ -1,6 +1,6 @@
 /**
  * Counts the bytes of a download and reports them twice a second. Bytes that were there before (`resumed_bytes`) are
- * part of `bytes_done` but not of the rate, which is an exponential mean over 5 s.
+ * part of `bytes_done` but not of the rate, which is a mean whose weights fade with a time constant of 5 s.
  */
 
 const TICK_MS = 500;
@@ -31,7 +31,8 @@ export class ProgressMeter {
   #bytesTotal = 0;
   #resumed = 0;
   #received = 0;
-  #rate: number | null = null;
+  #fadedBytes = 0;
+  #fadedSeconds = 0;
   #lastReceived = 0;
   #lastAt = performance.now();
 
@@ -59,7 +60,6 @@ export class ProgressMeter {
   lost(resumed: number, received: number): void {
     this.#resumed -= resumed;
     this.#received -= received;
-    this.#lastReceived = Math.min(this.#lastReceived, this.#received);
   }
 
   fileDone(file: string): void {
@@ -75,7 +75,7 @@ export class ProgressMeter {
 
   snapshot(): DownloadProgress {
     const done = this.#resumed + this.#received;
-    const rate = this.#rate ?? 0;
+    const rate = this.#fadedSeconds === 0 ? 0 : this.#fadedBytes / this.#fadedSeconds;
     return {
       repo: this.#repo,
       file: this.#file,
@@ -92,9 +92,9 @@ export class ProgressMeter {
   #tick(): void {
     const now = performance.now();
     const seconds = (now - this.#lastAt) / 1000;
-    const current = (this.#received - this.#lastReceived) / seconds;
-    const weight = 1 - Math.exp(-seconds / MEAN_SECONDS);
-    this.#rate = this.#rate === null ? current : this.#rate + weight * (current - this.#rate);
+    const fade = Math.exp(-seconds / MEAN_SECONDS);
+    this.#fadedBytes = this.#fadedBytes * fade + Math.max(0, this.#received - this.#lastReceived);
+    this.#fadedSeconds = this.#fadedSeconds * fade + seconds;
     this.#lastAt = now;
     this.#lastReceived = this.#received;
     this.#report(this.snapshot());

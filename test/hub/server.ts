@@ -308,8 +308,13 @@ function flipped(bytes: Uint8Array, offset: number): Uint8Array {
   return copy;
 }
 
+const hashes = new WeakMap<Uint8Array, string>();
+
+/** SHA-256 in hex, remembered: the hub states it with every reply. */
 export function sha256(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("hex");
+  const known = hashes.get(bytes) ?? createHash("sha256").update(bytes).digest("hex");
+  hashes.set(bytes, known);
+  return known;
 }
 
 export function gitSha1(bytes: Uint8Array): string {

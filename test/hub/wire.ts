@@ -40,6 +40,10 @@ export async function serveWire(handle: (request: WireRequest) => WireReply): Pr
     let busy = Promise.resolve();
     socket.on("data", (data: Buffer) => {
       pending = Buffer.concat([pending, data]);
+      if (!/^[A-Z]/.test(pending.toString("latin1", 0, 1))) {
+        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); // TLS spoken to a plain port.
+        return;
+      }
       for (let parsed = parse(pending); parsed !== null; parsed = parse(pending)) {
         const { request, length } = parsed;
         pending = pending.subarray(length);
