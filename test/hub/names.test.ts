@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { cacheRoot, wantedCacheRoot } from "../../src/hub/cache-root.ts";
 import { ggufParts, indexShards, selectGgufs, selectSmallFiles, selectWeights } from "../../src/hub/file-selection.ts";
@@ -175,6 +175,8 @@ describe("cache root", () => {
 
   test("is created; where it cannot be, a temporary folder, said once", () => {
     const home = mkdtempSync(join(tmpdir(), "root-test-"));
+    const { TMPDIR } = process.env;
+    process.env.TMPDIR = home;
     const said: string[] = [];
     const say = (line: string) => said.push(line);
     try {
@@ -187,8 +189,10 @@ describe("cache root", () => {
       expect(cacheRoot(env, say)).toBe(first);
       expect(said).toHaveLength(1);
       expect(said[0]).toContain(`${join(home, "file", "below")} is not writable (ENOTDIR): using ${first}`);
-      rmSync(first, { recursive: true });
+      expect(dirname(first)).toBe(home);
     } finally {
+      if (TMPDIR === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = TMPDIR;
       chmodSync(home, 0o700);
       rmSync(home, { recursive: true });
     }
