@@ -28,3 +28,16 @@ for name in ["Q4_0","Q4_1","Q5_0","Q5_1","Q8_0","Q4_K","Q5_K","Q6_K","Q3_K","Q2_
     f=gguf.quants.dequantize(raw,t).astype(np.float32).reshape(-1)
     out[name+".raw"]=mx.array(raw.reshape(-1)); out[name+".f32"]=mx.array(f)
 mx.save_safetensors(str(Path(__file__).parent)+"/gguf-blocks.safetensors",out)
+
+# AWQ: packed by the public rule (nibble k of a word holds column [0,2,4,6,1,3,5,7][k]); value = (q - zero) * scale.
+# nvfp4.safetensors is taken from the golden set of the drafters (policy/sampling, nvfp4_*).
+rng=np.random.default_rng(3); IN,OUT,G=128,24,32
+q=rng.integers(0,16,(IN,OUT)).astype(np.uint32); z=rng.integers(0,16,(IN//G,OUT)).astype(np.uint32); s=rng.uniform(.001,.02,(IN//G,OUT)).astype(np.float16)
+def pack(x):
+    words=np.zeros((x.shape[0],x.shape[1]//8),np.uint32)
+    for k,c in enumerate([0,2,4,6,1,3,5,7]): words|=x[:,c::8]<<np.uint32(4*k)
+    return words
+sf=s.astype(np.float32)
+val=(q.astype(np.float32)-np.repeat(z,G,0))*np.repeat(sf,G,0)
+val8=(q.astype(np.float32)-8)*np.repeat(sf,G,0)
+mx.save_safetensors(str(Path(__file__).parent)+"/awq.safetensors",{"qweight":mx.array(pack(q)),"qzeros":mx.array(pack(z)),"scales":mx.array(s),"values":mx.array(val.T.copy()),"values_no_zeros":mx.array(val8.T.copy())})
