@@ -1,0 +1,34 @@
+/** A command: its name and help, its flags, and what it does with them. citty holds the definition and the help page. */
+import { type CommandDef, defineCommand, renderUsage } from "citty";
+import { cittyArgs, type Flags, type FlagValues, parseFlags } from "./flags.ts";
+import type { CliIo } from "./io.ts";
+
+export interface CliCommand {
+  readonly name: string;
+  readonly citty: CommandDef;
+  /** Parses argv (a usage error is thrown) and runs; resolves to the exit code. */
+  run(argv: readonly string[], io: CliIo): Promise<number>;
+}
+
+export interface CliCommandDefinition<F extends Flags> {
+  readonly name: string;
+  readonly description: string;
+  readonly flags: F;
+  readonly run: (flags: FlagValues<F>, io: CliIo) => Promise<number>;
+}
+
+export function defineCliCommand<F extends Flags>(definition: CliCommandDefinition<F>): CliCommand {
+  const { name, description, flags, run } = definition;
+  return {
+    name,
+    citty: defineCommand({ meta: { name, description }, args: cittyArgs(flags) }),
+    run: (argv, io) => run(parseFlags(argv, flags), io),
+  };
+}
+
+/** The help page of a command, in colours only for a terminal that wants them. */
+export async function helpText(command: CommandDef, parent: CommandDef | null, io: CliIo): Promise<string> {
+  const text = await renderUsage(command, parent ?? undefined);
+  const coloured = io.stdout.isTTY && !io.env.NO_COLOR;
+  return `${coloured ? text : Bun.stripANSI(text)}\n`;
+}

@@ -1,0 +1,159 @@
+/**
+ * `mlx-dspark generate`: one prompt, one answer. The text goes to stdout as it comes, everything else to stderr. It
+ * runs the same chain as the server (job, stop strings, events), with one request.
+ */
+import type { EngineClient } from "../engine/client.ts";
+import { ChoiceCollector, type ChoiceEvent, type ChoiceResult } from "../server/generation/events.ts";
+import { reportBlock, usageOf } from "../server/generation/report.ts";
+import type { GenerationRequest, PromptSource } from "../server/generation/request.ts";
+import { GenerationService, type RunningGeneration } from "../server/generation/service.ts";
+import { DEFAULT_SERVER_OPTIONS } from "../server/options.ts";
+import { defineCliCommand } from "./command.ts";
+import { usageError } from "./errors.ts";
+import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./flags.ts";
+import { banner, footer } from "./footer.ts";
+import { type CliIo, say } from "./io.ts";
+import { type LoadedModel, loadModel } from "./load-model.ts";
+import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
+import { readPrompt } from "./prompt.ts";
+
+const INTERRUPTED = 130;
+
+export const generateFlags = {
+  prompt: textFlag({ help: "the prompt; - reads stdin, @FILE a file", hint: "TEXT" }),
+  "prompt-file": textFlag({ help: "file that holds the prompt", hint: "FILE" }),
+  system: textFlag({ help: "system message", hint: "TEXT" }),
+  "max-new-tokens": numberFlag(220, { min: 1, integer: true }, { help: "most tokens of the answer" }),
+  temperature: numberFlag(0, { min: 0, max: 2 }, { help: "0 = greedy" }),
+  "top-p": numberFlag(1, { min: 0, above: true, max: 1 }, { help: "smallest set with this probability; 1 = off" }),
+  "top-k": numberFlag(0, { min: 0, integer: true }, { help: "most likely tokens only; 0 = off" }),
+  "min-p": numberFlag(0, { min: 0, max: 1 }, { help: "drop tokens below this share of the best; 0 = off" }),
+  seed: numberFlag(null, { integer: true }, { help: "same seed, same text", defaultText: "random" }),
+  stop: listFlag({ help: "end the text before this string (repeatable)", hint: "TEXT" }),
+  "chat-template": switchFlag("use the model's chat template; --no-chat-template gives it the bare text", true),
+  stream: switchFlag("print text as it comes; --no-stream prints at the end", true),
+  json: switchFlag("one JSON object on stdout: text, token_ids, finish_reason, x_mlx_dspark"),
+  ...modelFlags,
+};
+
+type GenerateFlags = FlagValues<typeof generateFlags>;
+
+export const generateCommand = defineCliCommand({
+  name: "generate",
+  description: "Answer one prompt",
+  flags: generateFlags,
+  run: runGenerate,
+});
+
+async function runGenerate(flags: GenerateFlags, io: CliIo): Promise<number> {
+  const stops = flags.stop;
+  if (stops.includes("")) throw usageError("--stop must not be empty");
+  if (flags.system !== null && !flags["chat-template"]) throw usageError("--system needs the chat template");
+  const prompt = await readPrompt(flags.prompt, flags["prompt-file"], io);
+  const model = chosenModel(flags, io);
+  const spec = loadSpec(model, flags, io, { contextWindow: null, maxBatch: 1, maxQueue: 1 });
+
+  const interrupt = new AbortController();
+  const unlisten = io.onSignal(() => {
+    // The second Ctrl-C does not wait for anything.
+    if (interrupt.signal.aborted) io.exitNow(INTERRUPTED);
+    interrupt.abort();
+  });
+  const engine = io.spawnEngine();
+  try {
+    say(io, `loading ${flags.mode}: target=${model}`);
+    const loaded = await unlessInterrupted(loadModel(engine, spec, io), interrupt.signal);
+    if (loaded === null) return INTERRUPTED;
+    if (!flags.json) io.stderr.write(banner(loaded.model));
+    return await answer(generationRequest(flags, prompt), { engine, loaded, flags, io, signal: interrupt.signal });
+  } finally {
+    unlisten();
+    await engine.shutdown(0);
+  }
+}
+
+interface AnswerParts {
+  readonly engine: EngineClient;
+  readonly loaded: LoadedModel;
+  readonly flags: GenerateFlags;
+  readonly io: CliIo;
+  readonly signal: AbortSignal;
+}
+
+async function answer(request: GenerationRequest, parts: AnswerParts): Promise<number> {
+  const { engine, loaded, flags, io, signal } = parts;
+  const cap = request.maxTokens ?? DEFAULT_SERVER_OPTIONS.maxTokensCap;
+  const options = { ...DEFAULT_SERVER_OPTIONS, maxBatch: 1, maxTokensCap: cap, kvBits: kvBits(flags) };
+  const service = new GenerationService({ engine, text: () => loaded.text, options });
+  using running = await service.begin(request, signal);
+  const streaming = flags.stream && !flags.json;
+  const result = await collect(running, (event) => {
+    if (streaming && event.type === "text") io.stdout.write(event.text);
+  });
+  if (result === null) return INTERRUPTED;
+  if (flags.json) io.stdout.write(`${JSON.stringify(jsonAnswer(running, result))}\n`);
+  else io.stdout.write(streaming ? "\n" : `${result.text}\n`);
+  if (!flags.json) io.stderr.write(footer(result.stats, result.completionTokens));
+  return result.reason === "cancelled" ? INTERRUPTED : 0;
+}
+
+/** The one choice's result; null when an interrupt ended the request before the engine could report on it. */
+async function collect(
+  running: RunningGeneration,
+  onEvent: (event: ChoiceEvent) => void,
+): Promise<ChoiceResult | null> {
+  const collector = new ChoiceCollector();
+  for await (const event of running.events) {
+    collector.push(event);
+    onEvent(event);
+  }
+  return collector.results()[0] ?? null;
+}
+
+function jsonAnswer(running: RunningGeneration, result: ChoiceResult) {
+  return {
+    text: result.text,
+    token_ids: result.tokens.map((token) => token.id),
+    finish_reason: result.reason,
+    x_mlx_dspark: reportBlock(running.job.id, usageOf(running.job, [result]), [result]),
+  };
+}
+
+function generationRequest(flags: GenerateFlags, prompt: string): GenerationRequest {
+  return {
+    prompt: promptSource(flags, prompt),
+    promptParam: "prompt",
+    maxTokens: flags["max-new-tokens"],
+    temperature: flags.temperature,
+    topP: flags["top-p"],
+    topK: flags["top-k"],
+    minP: flags["min-p"],
+    presencePenalty: undefined,
+    frequencyPenalty: undefined,
+    repetitionPenalty: undefined,
+    logitBias: [],
+    seed: flags.seed ?? undefined,
+    stops: flags.stop,
+    n: 1,
+    ignoreEos: false,
+    topLogprobs: null,
+    priority: 0,
+  };
+}
+
+function promptSource(flags: GenerateFlags, prompt: string): PromptSource {
+  if (!flags["chat-template"]) return { kind: "texts", texts: [prompt] };
+  const system = flags.system === null ? [] : [{ role: "system" as const, content: flags.system }];
+  return { kind: "chat", conversation: { messages: [...system, { role: "user", content: prompt }] } };
+}
+
+/** The work's result, or null as soon as the signal comes; the engine's shutdown then ends the work. */
+async function unlessInterrupted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | null> {
+  const interrupted = new Promise<null>((resolve) => {
+    if (signal.aborted) resolve(null);
+    signal.addEventListener("abort", () => resolve(null), { once: true });
+  });
+  // Once interrupted, how the load ends is of no interest.
+  void work.catch(() => undefined);
+  return Promise.race([work, interrupted]);
+}

@@ -1,0 +1,54 @@
+/** The real outside: this process's streams, environment and signals. */
+import type { CliIo, StopSignal, TextOutput } from "./io.ts";
+
+/** Width where the terminal does not say. */
+const DEFAULT_COLUMNS = 80;
+
+const SIGNALS: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
+
+/** Everything of `CliIo` but the engine and the text side, which `main.ts` adds. */
+export function processIo(): Omit<CliIo, "version" | "spawnEngine" | "loadText"> {
+  endOnBrokenPipe(process.stdout);
+  return {
+    stdout: output(process.stdout),
+    stderr: output(process.stderr),
+    readStdin: () => Bun.stdin.text(),
+    env: process.env,
+    onSignal: (handler) => {
+      for (const signal of SIGNALS) process.on(signal, handler);
+      return () => {
+        for (const signal of SIGNALS) process.off(signal, handler);
+      };
+    },
+    exitNow: (code) => process.exit(code),
+  };
+}
+
+/** Resolves when everything written so far has left the process: an exit before would cut a pipe's end. */
+export function flushed(): Promise<void> {
+  return new Promise((resolve) => {
+    process.stdout.write("", () => process.stderr.write("", () => resolve()));
+  });
+}
+
+function output(stream: NodeJS.WriteStream): TextOutput {
+  return {
+    write: (text) => {
+      stream.write(text);
+    },
+    get isTTY() {
+      return stream.isTTY === true;
+    },
+    get columns() {
+      return stream.columns ?? DEFAULT_COLUMNS;
+    },
+  };
+}
+
+/** `mlx-dspark generate | head -1`: the reader has what it wanted. */
+function endOnBrokenPipe(stream: NodeJS.WriteStream): void {
+  stream.on("error", (error) => {
+    if ("code" in error && error.code === "EPIPE") process.exit(0);
+    throw error;
+  });
+}
