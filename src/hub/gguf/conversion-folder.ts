@@ -26,6 +26,8 @@ import { readExact, withFile } from "../../checkpoint/positional-read.ts";
 export const CONVERSION_VERSION = 1;
 const MARKER = ".converted.json";
 const HASHED_BYTES = 1 << 20;
+/** A build folder of a living process number, untouched for this long, belongs to nobody (as for hub.md §4's locks). */
+const ABANDONED_MS = 10 * 60_000;
 
 /** The source of a conversion as it was when it was made. */
 export interface ConversionMarker {
@@ -167,18 +169,21 @@ function removeLeftovers(outDir: string): void {
 }
 
 function isDead(pid: number, dir: string): boolean {
-  // Our own number on a folder from before our start: a process that had it before us, as in containers.
-  if (pid === process.pid) {
-    const started = Date.now() - process.uptime() * 1000;
-    const stat = statSync(dir, { throwIfNoEntry: false });
-    return stat !== undefined && stat.mtimeMs < started;
-  }
+  // Our own number: another thread of this process, or a process that had the number before us, as in containers.
+  if (pid === process.pid) return Date.now() - lastTouched(dir) > ABANDONED_MS;
   try {
     process.kill(pid, 0);
     return false;
   } catch (error) {
     return error instanceof Error && "code" in error && error.code === "ESRCH";
   }
+}
+
+/** A build in progress writes all the time. */
+function lastTouched(dir: string): number {
+  const entries = existsSync(dir) ? readdirSync(dir).map((name) => path.join(dir, name)) : [];
+  const times = [dir, ...entries].map((file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0);
+  return Math.max(...times);
 }
 
 function syncFolder(dir: string): void {

@@ -63,7 +63,7 @@ test("leftovers of dead processes go, those of living ones and foreign folders s
     "e.tmp-x",
   ];
   for (const name of names) mkdirSync(path.join(parent, name), { recursive: true });
-  // Our own number, from before we were started: a former process of the same number.
+  // Our own number, untouched for long: a former process of the same number.
   const former = path.join(parent, `f.tmp-${process.pid}`);
   mkdirSync(former);
   utimesSync(former, 1000, 1000);
