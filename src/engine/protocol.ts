@@ -98,8 +98,6 @@ export interface WireError {
 
 export type ToEngine =
   | { readonly type: "load"; readonly spec: LoadSpec }
-  | { readonly type: "cancel_load" }
-  | { readonly type: "unload" }
   | { readonly type: "generate"; readonly request: GenerateRequest }
   | { readonly type: "cancel"; readonly id: string }
   | { readonly type: "stats"; readonly seq: number }
@@ -140,7 +138,6 @@ export type FromEngine =
   | { readonly type: "load_progress"; readonly progress: LoadProgress }
   | { readonly type: "loaded"; readonly model: ModelInfo }
   | { readonly type: "load_failed"; readonly error: WireError }
-  | { readonly type: "unloaded" }
   | { readonly type: "prefill"; readonly id: string; readonly processed: number; readonly total: number }
   /** All rows of one step together. */
   | { readonly type: "tokens"; readonly batch: readonly TokenEvent[] }

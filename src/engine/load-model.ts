@@ -1,0 +1,143 @@
+/**
+ * From the name in a LoadSpec to a model in memory: resolve (and download), convert a GGUF, load, each with progress.
+ * Runs on the engine thread; the long parts yield to its event loop, so that a cancelled load stops.
+ */
+import { basename } from "node:path";
+import { kvStates } from "../cache/state-factory.ts";
+import { readModelConfig } from "../checkpoint/config-json.ts";
+import { resolveQuantization } from "../checkpoint/quantization.ts";
+import { checkRemoteCode } from "../checkpoint/remote-code.ts";
+import { vocabularySize } from "../checkpoint/vocabulary.ts";
+import { cacheRoot } from "../hub/cache-root.ts";
+import type { CheckpointPreview } from "../hub/download.ts";
+import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
+import type { DownloadProgress } from "../hub/progress.ts";
+import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
+import { device } from "../mlx/native.ts";
+import { type LoadedTarget, loadTarget } from "../models/load.ts";
+import { familyOf, isOurModelType } from "../models/registry.ts";
+import { stockCompute } from "../nn/stock.ts";
+import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
+
+export interface LoadContext {
+  readonly onProgress: (progress: LoadProgress) => void;
+  readonly signal: AbortSignal;
+  /** Path of the GGUF that is shipped with the program; null: not in this build. */
+  readonly embedded: (id: string) => Promise<string> | null;
+}
+
+export interface ReadyModel {
+  readonly target: LoadedTarget;
+  readonly info: ModelInfo;
+  /** Logits beyond this are padding. */
+  readonly vocab: number;
+}
+
+/** Context window of a model whose config names none, in tokens. */
+const UNKNOWN_WINDOW = 8192;
+
+/** @throws CheckpointError, HubError, MlxError, or the signal's reason */
+export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<ReadyModel> {
+  const notes: string[] = [];
+  const report = (phase: LoadProgress["phase"], detail: string, part: Partial<LoadProgress> = {}) =>
+    context.onProgress({
+      phase,
+      detail,
+      fraction: null,
+      bytesDone: null,
+      bytesTotal: null,
+      bytesPerSecond: null,
+      ...part,
+    });
+  report("resolve", `looking for ${spec.model}`);
+  const found = await resolveModel(spec.model, {
+    offline: spec.offline,
+    signal: context.signal,
+    embedded: context.embedded,
+    judge,
+    onNotice: (text) => notes.push(text),
+    onProgress: (progress) => report("download", downloadText(progress), downloadNumbers(progress)),
+  });
+  const dir = "dir" in found ? found.dir : await convert(found.file, report, context.signal, notes);
+  context.signal.throwIfAborted();
+  report("load", `loading ${basename(dir)}`);
+  // Stock MLX ops on a CPU accumulate in the activation dtype: float32 whatever the checkpoint says.
+  const dtype = device === "cpu" ? "float32" : null;
+  const target = loadTarget(dir, stockCompute(dtype), {
+    dtype,
+    onBytes: (done, total) =>
+      report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total }),
+  });
+  const { model } = target;
+  // States are made per request; what they refuse is refused here, once.
+  for (const state of model.newStates(kvStates(spec.kvBits), 1)) state.dispose();
+  const window = Math.min(model.maxPositions ?? UNKNOWN_WINDOW, spec.contextWindow ?? Number.POSITIVE_INFINITY);
+  const vocab = Math.min(vocabularySize(dir) ?? model.vocabSize, model.vocabSize);
+  const kvBits = spec.kvBits === 0 ? 32 : spec.kvBits;
+  const info: ModelInfo = {
+    id: shownName(found, spec.model),
+    requested: spec.model,
+    dir,
+    family: model.family,
+    mode: "baseline",
+    vocabSize: vocab,
+    contextWindow: window,
+    eosIds: target.eosIds,
+    samplingDefaults: target.samplingDefaults,
+    weightBytes: target.weightBytes,
+    kvBytesPerToken: (model.kvValuesPerToken * kvBits) / 8,
+    backend: device === "cpu" ? "cpu (stock, float32)" : "metal (stock)",
+    quantization: target.quantization === null ? null : quantizationText(target.quantization),
+    notes: [...notes, ...target.notes],
+  };
+  return { target, info, vocab };
+}
+
+/** Refuses what would be refused at load before any weight is fetched. */
+function judge(preview: CheckpointPreview): void {
+  if (preview.dir === null) return;
+  const { config } = readModelConfig(preview.dir);
+  checkRemoteCode(preview.dir, config, isOurModelType);
+  familyOf(config.string("model_type"), config.file);
+  resolveQuantization(preview.dir, config);
+}
+
+async function convert(
+  file: string,
+  report: (phase: LoadProgress["phase"], detail: string, part?: Partial<LoadProgress>) => void,
+  signal: AbortSignal,
+  notes: string[],
+): Promise<string> {
+  const text = `converting ${basename(file)} (once)`;
+  const { dir, notes: losses } = await convertGguf(file, conversionDir(cacheRoot(), file), {
+    signal,
+    onProgress: ({ bytesDone, bytesTotal }) =>
+      report("convert", text, { fraction: bytesDone / bytesTotal, bytesDone, bytesTotal }),
+  });
+  notes.push(...losses);
+  return dir;
+}
+
+/** The last part of the repository or path, as clients see it. */
+function shownName(found: ResolvedModel, requested: string): string {
+  if (found.repo !== undefined) return basename(found.repo);
+  return basename("dir" in found ? found.dir : found.file).replace(/\.gguf$/i, "") || requested;
+}
+
+function quantizationText({ bits, groupSize, mode }: { bits: number; groupSize: number; mode: string }): string {
+  return mode === "affine" ? `${bits}-bit, groups of ${groupSize}` : mode;
+}
+
+function downloadText(progress: DownloadProgress): string {
+  return `downloading ${progress.repo} (${progress.files_done} of ${progress.files_total} files)`;
+}
+
+function downloadNumbers(progress: DownloadProgress): Partial<LoadProgress> {
+  const { bytes_done, bytes_total, bytes_per_s } = progress;
+  return {
+    fraction: bytes_total > 0 ? bytes_done / bytes_total : null,
+    bytesDone: bytes_done,
+    bytesTotal: bytes_total,
+    bytesPerSecond: bytes_per_s,
+  };
+}

@@ -1,0 +1,261 @@
+/**
+ * The engine's loop, one turn at a time: admit, plan, schedule the next step, then settle the one in flight, commit and
+ * report (batching.md B3). Rows join and leave only between steps; a finished row frees its place for the very next plan.
+ * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
+ */
+import { kvStates } from "../cache/state-factory.ts";
+import { Row } from "../decoding/row.ts";
+import { Sampler } from "../decoding/sampler.ts";
+import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
+import { MlxError } from "../mlx/error.ts";
+import type { ReadyModel } from "./load-model.ts";
+import { PrefillPolicy } from "./prefill-policy.ts";
+import type { FinishReason, FromEngine, GenerateRequest, LoadSpec, TokenEvent, WireError } from "./protocol.ts";
+import { ActiveRequest } from "./request.ts";
+
+export type Post = (message: FromEngine) => void;
+
+export class Scheduler {
+  private readonly queue: ActiveRequest[] = [];
+  private readonly active: ActiveRequest[] = [];
+  private readonly byRow = new Map<Row, ActiveRequest>();
+  private readonly policy = new PrefillPolicy();
+  private inFlight: InFlightStep | null = null;
+  private prefillTurn = true;
+  private failures = 0;
+  steps = 0;
+  requestsDone = 0;
+
+  constructor(
+    private readonly ready: ReadyModel,
+    private readonly spec: LoadSpec,
+    private readonly post: Post,
+  ) {}
+
+  get activeRows(): number {
+    return this.active.length;
+  }
+
+  get queuedRows(): number {
+    return this.queue.length;
+  }
+
+  /** True when a turn has something to do. */
+  get busy(): boolean {
+    return this.active.length > 0 || this.queue.length > 0 || this.inFlight !== null;
+  }
+
+  /** Takes a request into the queue, or refuses it at once. */
+  submit(request: GenerateRequest): void {
+    const refusal = this.refusal(request);
+    if (refusal !== null) {
+      this.post({ type: "failed", id: request.id, error: refusal });
+      return;
+    }
+    const entry = new ActiveRequest(request);
+    if (request.priority === 0) {
+      const firstBackground = this.queue.findIndex((waiting) => waiting.request.priority === 1);
+      this.queue.splice(firstBackground < 0 ? this.queue.length : firstBackground, 0, entry);
+    } else this.queue.push(entry);
+  }
+
+  private refusal({ promptIds, maxNewTokens }: GenerateRequest): WireError | null {
+    const { info } = this.ready;
+    const invalid = (message: string): WireError => ({ kind: "invalid_request", message });
+    if (promptIds.length === 0) return invalid("the prompt is empty");
+    if (maxNewTokens < 1) return invalid("at least one token must be asked for");
+    const window = info.contextWindow;
+    if (promptIds.length >= window) {
+      return invalid(`prompt is too long: ${promptIds.length} tokens > ${window - 1} maximum`);
+    }
+    const size = this.ready.target.model.vocabSize;
+    const bad = promptIds.find((id: number) => !(Number.isInteger(id) && id >= 0 && id < size));
+    if (bad !== undefined) return invalid(`token id ${bad} is not in the vocabulary of ${size}`);
+    if (this.queue.length >= this.spec.maxQueue) {
+      return { kind: "queue_full", message: `the queue is full (${this.spec.maxQueue} requests are waiting)` };
+    }
+    return null;
+  }
+
+  /** Marks a request as given up; honoured at the next turn. Unknown ids are ignored: it may just have ended. */
+  cancel(id: string): void {
+    for (const entry of [...this.queue, ...this.active]) if (entry.id === id) entry.cancelled = true;
+  }
+
+  /** One turn. To be called while `busy`. */
+  turn(): void {
+    this.dropCancelled();
+    this.admit();
+    const plan = this.plan();
+    if (plan.length > 0 && plan[0]?.kind === "prefill") {
+      this.settleInFlight();
+      this.prefill(plan);
+      return;
+    }
+    const next = plan.length > 0 ? this.schedule(plan) : null;
+    this.settleInFlight();
+    this.inFlight = next;
+  }
+
+  private dropCancelled(): void {
+    for (const entry of this.queue.filter((waiting) => waiting.cancelled)) {
+      this.queue.splice(this.queue.indexOf(entry), 1);
+      this.end(entry, "cancelled");
+    }
+    for (const entry of this.active.filter((running) => running.cancelled)) this.end(entry, "cancelled");
+  }
+
+  private admit(): void {
+    while (this.active.length < this.spec.maxBatch) {
+      const entry = this.queue.shift();
+      if (entry === undefined) return;
+      try {
+        entry.start(this.newRow(entry.request));
+      } catch (error) {
+        this.fail(entry, error);
+        continue;
+      }
+      this.active.push(entry);
+      if (entry.row !== null) this.byRow.set(entry.row, entry);
+    }
+  }
+
+  private newRow(request: GenerateRequest): Row {
+    const { target, vocab, info } = this.ready;
+    const room = info.contextWindow - request.promptIds.length;
+    const maxNew = Math.min(request.maxNewTokens, room);
+    const sampler = new Sampler(request.sampling, vocab, request.promptIds);
+    // The one step that is scheduled beyond the end of a row may still append a token.
+    const capacity = request.promptIds.length + maxNew + 1;
+    const states = target.model.newStates(kvStates(this.spec.kvBits), capacity);
+    return new Row(request.promptIds, states, sampler, {
+      maxNew,
+      eos: new Set(request.eosIds),
+      topLogprobs: request.topLogprobs,
+    });
+  }
+
+  /** Decode rows together, or one chunk of the oldest prompt; the two take turns. */
+  private plan(): PlannedRow[] {
+    const rows = this.active.flatMap(({ row }) => (row === null ? [] : [row]));
+    const reading = rows.find((row) => row.inPrefill);
+    const decoding = rows.filter((row) => !row.inPrefill && !row.exhausted);
+    const prefillNow = reading !== undefined && (decoding.length === 0 || this.prefillTurn);
+    this.prefillTurn = !prefillNow;
+    if (prefillNow) {
+      const remaining = reading.promptLength - reading.cached;
+      return [{ row: reading, kind: "prefill", count: this.policy.chunk(remaining, decoding.length > 0) }];
+    }
+    return decoding.map((row) => ({ row, kind: "decode", count: 1 }));
+  }
+
+  /** A chunk is settled at once: its time is measured, and the next chunk needs nothing of it. */
+  private prefill(plan: readonly PlannedRow[]): void {
+    const started = performance.now();
+    const step = this.schedule(plan);
+    if (step === null) return;
+    this.settle(step);
+    for (const { row, count } of plan) {
+      this.policy.measured(count, performance.now() - started);
+      const entry = this.byRow.get(row);
+      if (entry === undefined) continue;
+      this.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
+    }
+  }
+
+  private schedule(plan: readonly PlannedRow[]): InFlightStep | null {
+    try {
+      const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab);
+      this.steps++;
+      return step;
+    } catch (error) {
+      this.failStep(plan, error);
+      return null;
+    }
+  }
+
+  private settleInFlight(): void {
+    const step = this.inFlight;
+    this.inFlight = null;
+    if (step !== null) this.settle(step);
+  }
+
+  private settle(step: InFlightStep): void {
+    let tokens: SettledToken[];
+    try {
+      tokens = step.settle();
+      this.failures = 0;
+    } catch (error) {
+      step.discard();
+      this.failStep(step.plan, error);
+      return;
+    }
+    for (const { row } of step.plan) {
+      const entry = this.byRow.get(row);
+      if (entry !== undefined) entry.forwards++;
+    }
+    this.report(tokens);
+  }
+
+  private report(tokens: readonly SettledToken[]): void {
+    const batch: TokenEvent[] = [];
+    const ended: [ActiveRequest, FinishReason][] = [];
+    for (const { row, id, logprob } of tokens) {
+      const entry = this.byRow.get(row);
+      if (entry === undefined) continue;
+      entry.firstToken();
+      batch.push({ id: entry.id, ids: [id], logprobs: logprob === null ? null : [logprob] });
+      if (row.limits.eos.has(id)) ended.push([entry, "stop"]);
+      else if (row.committed >= row.limits.maxNew) ended.push([entry, "length"]);
+    }
+    if (batch.length > 0) this.post({ type: "tokens", batch });
+    for (const [entry, reason] of ended) this.end(entry, reason);
+  }
+
+  private end(entry: ActiveRequest, reason: FinishReason): void {
+    const stats = entry.stats();
+    this.release(entry);
+    this.post({ type: "done", id: entry.id, reason, stats });
+  }
+
+  private fail(entry: ActiveRequest, error: unknown): void {
+    this.release(entry);
+    this.post({ type: "failed", id: entry.id, error: wireError(error) });
+  }
+
+  private release(entry: ActiveRequest): void {
+    const at = this.active.indexOf(entry);
+    if (at >= 0) this.active.splice(at, 1);
+    if (entry.row !== null) {
+      this.byRow.delete(entry.row);
+      entry.row.dispose();
+    }
+    this.requestsDone++;
+  }
+
+  /** A failed forward ends its rows and no others; a second one in a row ends all: the device itself is in doubt. */
+  private failStep(plan: readonly PlannedRow[], error: unknown): void {
+    this.failures++;
+    const doomed = this.failures > 1 ? [...this.active] : plan.flatMap(({ row }) => this.byRow.get(row) ?? []);
+    for (const entry of doomed) this.fail(entry, error);
+  }
+
+  /** Ends everything, running and waiting, with an error. */
+  abort(error: WireError): void {
+    this.settleInFlight();
+    for (const entry of [...this.active, ...this.queue.splice(0)]) {
+      this.release(entry);
+      this.post({ type: "failed", id: entry.id, error });
+    }
+  }
+
+  /** Refuses what waits; what runs may end. */
+  refuseWaiting(error: WireError): void {
+    for (const entry of this.queue.splice(0)) this.post({ type: "failed", id: entry.id, error });
+  }
+}
+
+function wireError(error: unknown): WireError {
+  if (error instanceof MlxError) return { kind: "internal", message: `computation failed: ${error.message}` };
+  return { kind: "internal", message: error instanceof Error ? error.message : String(error) };
+}

@@ -1,0 +1,170 @@
+/** Starts the engine thread and speaks `protocol.ts` with it: the EngineClient of the real program. */
+import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import { type EngineClient, EngineError, type EngineStatus, type GenerateEvent } from "./client.ts";
+import { EventStream } from "./event-stream.ts";
+import type {
+  EngineStats,
+  FromEngine,
+  GenerateRequest,
+  LoadProgress,
+  LoadSpec,
+  ModelInfo,
+  ToEngine,
+  WireError,
+} from "./protocol.ts";
+import { workerUrl } from "./worker-url.ts";
+
+/** What the thread gets when it starts. */
+export interface WorkerSetup {
+  readonly port: MessagePort;
+  /** Folder of the native libraries, see `openMlx`. */
+  readonly nativeFolder: string;
+}
+
+interface PendingLoad {
+  readonly resolve: (model: ModelInfo) => void;
+  readonly reject: (error: EngineError) => void;
+  readonly onProgress: ((progress: LoadProgress) => void) | undefined;
+}
+
+export function spawnEngine(nativeFolder: string): EngineClient {
+  return new WorkerEngine(nativeFolder);
+}
+
+class WorkerEngine implements EngineClient {
+  status: EngineStatus = { state: "no_model" };
+  private readonly worker: Worker;
+  private readonly port: MessagePort;
+  private readonly streams = new Map<string, EventStream<GenerateEvent>>();
+  private readonly statsWaiting = new Map<number, (stats: EngineStats) => void>();
+  private pendingLoad: PendingLoad | null = null;
+  private statsSeq = 0;
+  private stopped: (() => void) | null = null;
+  /** Set once the thread is gone; every later call fails with it. */
+  private gone: WireError | null = null;
+
+  constructor(nativeFolder: string) {
+    const { port1, port2 } = new MessageChannel();
+    this.port = port1;
+    port1.on("message", (message: FromEngine) => this.receive(message));
+    this.worker = new Worker(workerUrl(), {
+      workerData: { port: port2, nativeFolder } satisfies WorkerSetup,
+      transferList: [port2],
+    });
+    this.worker.on("error", (error) => {
+      this.lost(`the engine thread failed: ${error instanceof Error ? error.message : String(error)}`);
+    });
+    this.worker.on("exit", () => this.lost("the engine thread has ended"));
+  }
+
+  load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo> {
+    if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
+    if (this.pendingLoad !== null) {
+      return Promise.reject(new EngineError({ kind: "load", message: "another load is running" }));
+    }
+    this.status = { state: "loading", progress: null, requested: spec.model };
+    return new Promise((resolve, reject) => {
+      this.pendingLoad = { resolve, reject, onProgress };
+      this.send({ type: "load", spec });
+    });
+  }
+
+  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
+    const cancel = () => this.send({ type: "cancel", id: request.id });
+    const stream = new EventStream<GenerateEvent>(() => {
+      this.streams.delete(request.id);
+      signal?.removeEventListener("abort", cancel);
+      cancel();
+    });
+    if (this.gone !== null) {
+      stream.end(new EngineError(this.gone));
+      return stream;
+    }
+    this.streams.set(request.id, stream);
+    this.send({ type: "generate", request });
+    if (signal?.aborted) cancel();
+    else signal?.addEventListener("abort", cancel, { once: true });
+    return stream;
+  }
+
+  stats(): Promise<EngineStats> {
+    if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
+    const seq = this.statsSeq++;
+    return new Promise((resolve) => {
+      this.statsWaiting.set(seq, resolve);
+      this.send({ type: "stats", seq });
+    });
+  }
+
+  async shutdown(drainMs: number): Promise<void> {
+    if (this.gone !== null) return;
+    const ended = new Promise<void>((resolve) => {
+      this.stopped = resolve;
+    });
+    this.send({ type: "shutdown", drainMs });
+    await ended;
+    await this.worker.terminate();
+  }
+
+  private send(message: ToEngine): void {
+    this.port.postMessage(message);
+  }
+
+  private receive(message: FromEngine): void {
+    switch (message.type) {
+      case "load_progress":
+        if (this.status.state === "loading") this.status = { ...this.status, progress: message.progress };
+        this.pendingLoad?.onProgress?.(message.progress);
+        return;
+      case "loaded":
+        this.status = { state: "ready", model: message.model };
+        this.pendingLoad?.resolve(message.model);
+        this.pendingLoad = null;
+        return;
+      case "load_failed":
+        this.status = { state: "failed", error: message.error };
+        this.pendingLoad?.reject(new EngineError(message.error));
+        this.pendingLoad = null;
+        return;
+      case "prefill":
+        this.streams.get(message.id)?.push({ type: "prefill", processed: message.processed, total: message.total });
+        return;
+      case "tokens":
+        for (const { id, ids, logprobs } of message.batch)
+          this.streams.get(id)?.push({ type: "tokens", ids, logprobs });
+        return;
+      case "done":
+        this.streams.get(message.id)?.push({ type: "done", reason: message.reason, stats: message.stats });
+        this.endStream(message.id, null);
+        return;
+      case "failed":
+        this.endStream(message.id, new EngineError(message.error));
+        return;
+      case "stats":
+        this.statsWaiting.get(message.seq)?.(message.stats);
+        this.statsWaiting.delete(message.seq);
+        return;
+      case "stopped":
+        this.lost("the engine has been shut down");
+        return;
+    }
+  }
+
+  private endStream(id: string, error: EngineError | null): void {
+    this.streams.get(id)?.end(error);
+    this.streams.delete(id);
+  }
+
+  /** The thread is gone: everybody who waits is told. */
+  private lost(message: string): void {
+    if (this.gone !== null) return;
+    this.gone = { kind: "shutdown", message };
+    const error = new EngineError(this.gone);
+    if (this.status.state !== "failed") this.status = { state: "failed", error: this.gone };
+    this.pendingLoad?.reject(error);
+    this.pendingLoad = null;
+    for (const id of [...this.streams.keys()]) this.endStream(id, error);
+    this.port.close();
+    this.stopped?.();
+  }
+}

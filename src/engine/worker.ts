@@ -1,0 +1,144 @@
+/**
+ * The engine thread: owns MLX and every array. While rows are active its loop never returns to the event loop; it polls
+ * the port between turns, so that a cancel or a new request is seen at the next step. Idle, it waits for messages.
+ */
+import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { liveArrays } from "../mlx/array.ts";
+import { activeBytes, cachedBytes, clearCache, peakBytes, setCacheLimit } from "../mlx/memory.ts";
+import { openMlx } from "../mlx/native.ts";
+import { embeddedModelFile } from "./embedded/files.ts";
+import { loadModel, type ReadyModel } from "./load-model.ts";
+import type { FromEngine, LoadSpec, ToEngine, WireError } from "./protocol.ts";
+import { Scheduler } from "./scheduler.ts";
+import type { WorkerSetup } from "./spawn.ts";
+
+/** Freed buffers kept for reuse, in bytes: a step's worth of activations, not a model's. */
+const CACHE_LIMIT_BYTES = 256 << 20;
+
+class EngineThread {
+  private scheduler: Scheduler | null = null;
+  private ready: ReadyModel | null = null;
+  private loading: AbortController | null = null;
+  private running = false;
+  private stopping = false;
+  private drainUntil = 0;
+
+  constructor(
+    private readonly port: MessagePort,
+    nativeFolder: string,
+  ) {
+    openMlx(nativeFolder);
+    setCacheLimit(CACHE_LIMIT_BYTES);
+    port.on("message", (message: ToEngine) => {
+      this.handle(message);
+      this.run();
+    });
+  }
+
+  private post = (message: FromEngine): void => this.port.postMessage(message);
+
+  /** Turns until nothing is active. */
+  private run(): void {
+    if (this.running) return;
+    this.running = true;
+    while (this.scheduler?.busy) {
+      for (let next = receiveMessageOnPort(this.port); next !== undefined; next = receiveMessageOnPort(this.port)) {
+        this.handle(next.message as ToEngine);
+      }
+      if (this.stopping && performance.now() > this.drainUntil) break;
+      this.scheduler?.turn();
+    }
+    this.running = false;
+    if (this.stopping) this.stop();
+    else if (this.scheduler !== null) clearCache();
+  }
+
+  private handle(message: ToEngine): void {
+    switch (message.type) {
+      case "load":
+        void this.load(message.spec);
+        return;
+      case "generate":
+        if (this.stopping)
+          this.refuse(message.request.id, { kind: "shutdown", message: "the server is shutting down" });
+        else if (this.scheduler === null) {
+          this.refuse(message.request.id, { kind: "not_ready", message: "no model is loaded" });
+        } else this.scheduler.submit(message.request);
+        return;
+      case "cancel":
+        this.scheduler?.cancel(message.id);
+        return;
+      case "stats":
+        this.postStats(message.seq);
+        return;
+      case "shutdown":
+        this.stopping = true;
+        this.drainUntil = performance.now() + message.drainMs;
+        this.loading?.abort(new Error("the server is shutting down"));
+        this.scheduler?.refuseWaiting({ kind: "shutdown", message: "the server is shutting down" });
+        return;
+    }
+  }
+
+  private refuse(id: string, error: WireError): void {
+    this.post({ type: "failed", id, error });
+  }
+
+  private async load(spec: LoadSpec): Promise<void> {
+    if (this.loading !== null) {
+      this.post({ type: "load_failed", error: { kind: "load", message: "another load is running" } });
+      return;
+    }
+    this.loading = new AbortController();
+    this.unload({ kind: "not_ready", message: "another model is being loaded" });
+    try {
+      const ready = await loadModel(spec, {
+        onProgress: (progress) => this.post({ type: "load_progress", progress }),
+        signal: this.loading.signal,
+        embedded: (id) => embeddedModelFile(id),
+      });
+      this.ready = ready;
+      this.scheduler = new Scheduler(ready, spec, this.post);
+      this.post({ type: "loaded", model: ready.info });
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      this.post({ type: "load_failed", error: { kind: "load", message } });
+    } finally {
+      this.loading = null;
+    }
+  }
+
+  private unload(error: WireError): void {
+    this.scheduler?.abort(error);
+    this.scheduler = null;
+    this.ready?.target.model.dispose();
+    this.ready = null;
+    clearCache();
+  }
+
+  private postStats(seq: number): void {
+    this.post({
+      type: "stats",
+      seq,
+      stats: {
+        liveArrays: liveArrays(),
+        activeRows: this.scheduler?.activeRows ?? 0,
+        queuedRows: this.scheduler?.queuedRows ?? 0,
+        steps: this.scheduler?.steps ?? 0,
+        requestsDone: this.scheduler?.requestsDone ?? 0,
+        mlxActiveBytes: activeBytes(),
+        mlxPeakBytes: peakBytes(),
+        mlxCacheBytes: cachedBytes(),
+      },
+    });
+  }
+
+  private stop(): void {
+    this.unload({ kind: "shutdown", message: "the server is shutting down" });
+    this.post({ type: "stopped" });
+    this.port.close();
+  }
+}
+
+const setup = workerData as WorkerSetup;
+new EngineThread(setup.port, setup.nativeFolder);
