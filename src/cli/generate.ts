@@ -9,6 +9,7 @@ import type { GenerationRequest, PromptSource } from "../server/generation/reque
 import { GenerationService, type RunningGeneration } from "../server/generation/service.ts";
 import { DEFAULT_SERVER_OPTIONS } from "../server/options.ts";
 import { defineCliCommand } from "./command.ts";
+import { endEngine } from "./end-engine.ts";
 import { usageError } from "./errors.ts";
 import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./flags.ts";
 import { banner, footer } from "./footer.ts";
@@ -18,6 +19,8 @@ import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
 import { readPrompt } from "./prompt.ts";
 
 const INTERRUPTED = 130;
+/** After Ctrl-C nobody waits for a load that cannot be stopped in the middle. */
+const INTERRUPT_GRACE_MS = 500;
 
 export const generateFlags = {
   prompt: textFlag({ help: "the prompt; - reads stdin, @FILE a file", hint: "TEXT" }),
@@ -68,7 +71,7 @@ async function runGenerate(flags: GenerateFlags, io: CliIo): Promise<number> {
     return await answer(generationRequest(flags, prompt), { engine, loaded, flags, io, signal: interrupt.signal });
   } finally {
     unlisten();
-    await engine.shutdown(0);
+    await endEngine(engine, interrupt.signal.aborted ? INTERRUPT_GRACE_MS : undefined);
   }
 }
 

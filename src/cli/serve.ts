@@ -7,6 +7,7 @@ import type { TextSource } from "../server/generation/text.ts";
 import { isLoopbackHost, ListenError, type RunningServer, startServer } from "../server/listen.ts";
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "../server/options.ts";
 import { defineCliCommand } from "./command.ts";
+import { endEngine, SHUTDOWN_GRACE_MS } from "./end-engine.ts";
 import { CliError, usageError } from "./errors.ts";
 import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./flags.ts";
 import { type CliIo, say } from "./io.ts";
@@ -15,8 +16,6 @@ import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
 import { listeningLines, readyLines } from "./serve-banner.ts";
 
 const INTERRUPTED = 130;
-/** Beyond the drain time, for the engine's thread to end. */
-const SHUTDOWN_GRACE_MS = 5000;
 
 const D = DEFAULT_SERVER_OPTIONS;
 
@@ -88,7 +87,7 @@ async function runServe(flags: ServeFlags, io: CliIo): Promise<number> {
     const log = (line: string) => say(io, line);
     server = startServer({ engine, text: () => text, options, host, port: flags.port, log });
   } catch (error) {
-    await engine.shutdown(0);
+    await endEngine(engine);
     if (error instanceof ListenError) throw new CliError(error.message, 1, { cause: error });
     throw error;
   }

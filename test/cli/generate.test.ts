@@ -177,6 +177,16 @@ describe("endings", () => {
     expect(box.stdout()).toBe("");
   });
 
+  test("an engine that does not answer cannot hold an interrupted command", async () => {
+    const box = cliBox();
+    box.engine.loading = () => new Promise(() => undefined);
+    box.engine.shutdown = () => new Promise(() => undefined);
+    const running = box.run("generate", "--prompt", "hi");
+    await until(() => box.engine.loads.length === 1);
+    box.signal("SIGINT");
+    expect(await running).toBe(130);
+  });
+
   test("a second Ctrl-C does not wait", async () => {
     const box = cliBox();
     box.engine.loading = () => new Promise(() => undefined);

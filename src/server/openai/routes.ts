@@ -35,10 +35,10 @@ export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
     .post(
       "/chat/completions",
       async ({ body, request, server, set }) => {
-        const { generation, delivery } = chatRequest(body, priorityOf(request));
-        const running = await service.begin(generation, request.signal);
         // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
         server?.timeout(request, 0);
+        const { generation, delivery } = chatRequest(body, priorityOf(request));
+        const running = await service.begin(generation, request.signal);
         const context = answerContext("chatcmpl", running.job, delivery, running.text);
         if (!delivery.stream) return chatAnswer(context, await finished(running));
         Object.assign(set.headers, SSE_HEADERS);
@@ -49,9 +49,9 @@ export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
     .post(
       "/completions",
       async ({ body, request, server, set }) => {
+        server?.timeout(request, 0);
         const { generation, delivery } = completionRequest(body, priorityOf(request));
         const running = await service.begin(generation, request.signal);
-        server?.timeout(request, 0);
         const context = answerContext("cmpl", running.job, delivery, running.text);
         if (!delivery.stream) return completionAnswer(context, await finished(running));
         Object.assign(set.headers, SSE_HEADERS);
