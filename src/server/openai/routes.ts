@@ -5,6 +5,7 @@
 import { Elysia } from "elysia";
 import { type RequestError, toRequestError } from "../errors.ts";
 import { ChoiceCollector, type ChoiceResult } from "../generation/events.ts";
+import type { GenerationRequest } from "../generation/request.ts";
 import type { GenerationService, RunningGeneration } from "../generation/service.ts";
 import { readJsonObject } from "../http/body.ts";
 import { commentFrame, dataFrame, SSE_HEADERS } from "../http/sse.ts";
@@ -14,6 +15,7 @@ import { ChatChunks, chatAnswer } from "./chat-answer.ts";
 import { chatBodySchema, chatRequest } from "./chat-request.ts";
 import { CompletionChunks, completionAnswer } from "./completion-answer.ts";
 import { completionBodySchema, completionRequest } from "./completion-request.ts";
+import type { Delivery } from "./fields.ts";
 import { dataFrames, type FrameSource, streamFrames } from "./stream.ts";
 import { bodyChecker } from "./validation.ts";
 
@@ -26,39 +28,63 @@ export interface OpenAiParts {
 
 /** Routes under `prefix` (`/v1` or nothing). */
 export function openAiRoutes(parts: OpenAiParts, prefix: "" | "/v1") {
-  const { service, options, onError } = parts;
-  const chatBody = jsonParser(bodyChecker(chatBodySchema), options);
-  const completionBody = jsonParser(bodyChecker(completionBodySchema), options);
+  const { options } = parts;
   const detail = { tags: ["OpenAI"], hide: prefix === "" };
-  const streamOptions = { keepAliveMs: options.keepAliveMs, onError };
   return new Elysia({ prefix })
     .post(
       "/chat/completions",
-      async ({ body, request, server, set }) => {
-        // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
-        server?.timeout(request, 0);
-        const { generation, delivery } = chatRequest(body, priorityOf(request));
-        const running = await service.begin(generation, request.signal);
-        const context = answerContext("chatcmpl", running.job, delivery, running.text);
-        if (!delivery.stream) return chatAnswer(context, await finished(running));
-        Object.assign(set.headers, SSE_HEADERS);
-        return streamFrames(running, chatFrames(context), streamOptions);
+      ({ body, request, server, set }) =>
+        respond(chatRequest(body, priorityOf(request)), CHAT, { request, server, set }, parts),
+      {
+        body: chatBodySchema,
+        parse: jsonParser(bodyChecker(chatBodySchema), options),
+        detail: { ...detail, summary: "Chat completion" },
       },
-      { body: chatBodySchema, parse: chatBody, detail: { ...detail, summary: "Chat completion" } },
     )
     .post(
       "/completions",
-      async ({ body, request, server, set }) => {
-        server?.timeout(request, 0);
-        const { generation, delivery } = completionRequest(body, priorityOf(request));
-        const running = await service.begin(generation, request.signal);
-        const context = answerContext("cmpl", running.job, delivery, running.text);
-        if (!delivery.stream) return completionAnswer(context, await finished(running));
-        Object.assign(set.headers, SSE_HEADERS);
-        return streamFrames(running, completionFrames(context), streamOptions);
+      ({ body, request, server, set }) =>
+        respond(completionRequest(body, priorityOf(request)), COMPLETION, { request, server, set }, parts),
+      {
+        body: completionBodySchema,
+        parse: jsonParser(bodyChecker(completionBodySchema), options),
+        detail: { ...detail, summary: "Text completion" },
       },
-      { body: completionBodySchema, parse: completionBody, detail: { ...detail, summary: "Text completion" } },
     );
+}
+
+/** One of the two wire forms. */
+interface Wire {
+  readonly idPrefix: string;
+  whole(context: AnswerContext, results: readonly ChoiceResult[]): object;
+  frames(context: AnswerContext): FrameSource;
+}
+
+const CHAT: Wire = { idPrefix: "chatcmpl", whole: chatAnswer, frames: chatFrames };
+const COMPLETION: Wire = { idPrefix: "cmpl", whole: completionAnswer, frames: completionFrames };
+
+/** What a handler gets of its request. */
+interface Exchange {
+  readonly request: Request;
+  readonly server: { timeout(request: Request, seconds: number): void } | null;
+  readonly set: { readonly headers: Record<string, string | number> };
+}
+
+interface WireRequest {
+  readonly generation: GenerationRequest;
+  readonly delivery: Delivery;
+}
+
+async function respond({ generation, delivery }: WireRequest, wire: Wire, exchange: Exchange, parts: OpenAiParts) {
+  const { request, server, set } = exchange;
+  // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
+  server?.timeout(request, 0);
+  const running = await parts.service.begin(generation, request.signal);
+  const context = answerContext(wire.idPrefix, running.job, delivery, running.text);
+  if (!delivery.stream) return wire.whole(context, await finished(running));
+  Object.assign(set.headers, SSE_HEADERS);
+  const { options, onError } = parts;
+  return streamFrames(running, wire.frames(context), { keepAliveMs: options.keepAliveMs, onError });
 }
 
 /** Reads and checks a body; the second name is never reached and only tells the OpenAPI page that it is JSON. */
