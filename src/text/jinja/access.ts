@@ -112,7 +112,7 @@ export function getSlice(run: Run, object: Value, start: Value, stop: Value, ste
   const from = bound(start);
   const to = bound(stop);
   if (stride === "bad" || from === "bad" || to === "bad")
-    return new Undefined("slice indices must be integers or None");
+    throw new TemplateError("slice indices must be integers or None");
   const text = textOf(object);
   if (text !== undefined) {
     const sliced = sliceText(run, text, from, to, stride);
@@ -121,7 +121,7 @@ export function getSlice(run: Run, object: Value, start: Value, stop: Value, ste
   if (object instanceof List) return new List(sliceItems(run, object.items, from, to, stride));
   if (object instanceof Tuple) return new Tuple(sliceItems(run, object.items, from, to, stride));
   if (object instanceof Range) return sliceRange(object, from, to, stride);
-  return new Undefined(`'${typeName(object)}' object cannot be sliced`);
+  throw new TemplateError(`'${typeName(object)}' object is not subscriptable by a slice`);
 }
 
 function bound(value: Value): number | null | "bad" {

@@ -5,10 +5,20 @@ import { TemplateError } from "./errors.ts";
 import { type Filter, findFilter } from "./filters.ts";
 import type { Run } from "./run.ts";
 import { findTest } from "./tests.ts";
-import { type Arguments, type Keywords, Stream, textOf, Undefined, type Value } from "./values.ts";
+import { type Arguments, type Keywords, Stream, textOf, type Value } from "./values.ts";
 
 function map(run: Run, input: Value, args: Arguments, keywords: Keywords): Value {
-  return lazily(run, input, transformation(run, args, keywords));
+  return new Stream(mapped(run, input, args, keywords));
+}
+
+/** Nothing is looked at before the first item is asked for, and nothing at all if the input is false. */
+function* mapped(run: Run, input: Value, args: Arguments, keywords: Keywords): Iterable<Value> {
+  if (!truth(input)) return;
+  const transform = transformation(run, args, keywords);
+  for (const item of iterate(input)) {
+    run.step();
+    yield transform(item);
+  }
 }
 
 function transformation(run: Run, args: Arguments, keywords: Keywords): (item: Value) => Value {
@@ -24,42 +34,34 @@ function transformation(run: Run, args: Arguments, keywords: Keywords): (item: V
   return (item) => filter(run, item, rest, keywords);
 }
 
-function lazily(run: Run, input: Value, transform: (item: Value) => Value): Value {
-  const items = input instanceof Undefined || input === null ? [] : iterate(input);
-  return new Stream(
-    (function* () {
-      for (const item of items) {
-        run.step();
-        yield transform(item);
-      }
-    })(),
-  );
-}
-
 const selection =
   (name: string, keeps: boolean, byAttribute: boolean): Filter =>
-  (run, input, args, keywords) => {
-    const [attribute, ...rest] = byAttribute ? args : [null, ...args];
-    if (attribute === undefined) throw new TemplateError(`${name}: missing parameter for attribute name`);
-    const read = pathReader(attribute);
-    const holds = condition(run, rest, keywords);
-    const items = input instanceof Undefined || input === null ? [] : iterate(input);
-    return new Stream(
-      (function* () {
-        for (const item of items) {
-          run.step();
-          if (holds(read(item)) === keeps) yield item;
-        }
-      })(),
-    );
-  };
+  (run, input, args, keywords) =>
+    new Stream(selected(run, input, keeps, () => condition(run, name, byAttribute, args, keywords)));
 
-/** The named test, or truth itself if none is named. */
-function condition(run: Run, args: Arguments, keywords: Keywords): (item: Value) => boolean {
-  const [name, ...rest] = args;
-  if (name === undefined) return truth;
+function* selected(run: Run, input: Value, keeps: boolean, prepare: () => (item: Value) => boolean): Iterable<Value> {
+  if (!truth(input)) return;
+  const holds = prepare();
+  for (const item of iterate(input)) {
+    run.step();
+    if (holds(item) === keeps) yield item;
+  }
+}
+
+/** The named test of the item or of its attribute; truth itself if no test is named. */
+function condition(
+  run: Run,
+  filter: string,
+  byAttribute: boolean,
+  args: Arguments,
+  keywords: Keywords,
+): (item: Value) => boolean {
+  const [attribute, name, ...rest] = byAttribute ? args : [null, ...args];
+  if (attribute === undefined) throw new TemplateError(`${filter}: missing parameter for attribute name`);
+  const read = pathReader(attribute);
+  if (name === undefined) return (item) => truth(read(item));
   const test = findTest(textOf(name) ?? "");
-  return (item) => test(run, item, rest, keywords);
+  return (item) => test(run, read(item), rest, keywords);
 }
 
 export const selectionFilters: readonly (readonly [string, Filter])[] = [

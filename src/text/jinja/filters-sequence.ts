@@ -88,8 +88,7 @@ function sort(run: Run, input: Value, args: Arguments, keywords: Keywords): Valu
   const paths = textOf(bound.value("attribute"))?.split(",") ?? [bound.value("attribute")];
   const readers = paths.map((path) => keyReader(path, caseSensitive));
   const key = (item: Value) => new Tuple(readers.map((read) => read(item)));
-  const single = readers.length === 1 ? readers[0] : undefined;
-  return new List(sortBy(run, collect(run, input), single ?? key, bound.flag("reverse", false)));
+  return new List(sortBy(run, collect(run, input), key, bound.flag("reverse", false)));
 }
 
 function dictSort(run: Run, input: Value, args: Arguments, keywords: Keywords): Value {

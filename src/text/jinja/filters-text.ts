@@ -1,5 +1,6 @@
 /** Filters over text. Their input may be any value; it is taken as `str()` of it. */
 import { Bound } from "./bind.ts";
+import { lengthOf } from "./compare.ts";
 import { Dict } from "./dict.ts";
 import { escapeHtml, toText } from "./display.ts";
 import { TemplateError } from "./errors.ts";
@@ -50,13 +51,16 @@ function replaceFilter(run: Run, input: Value, args: Arguments, keywords: Keywor
   return replace(run, toText(input), bound.shown("old", ""), bound.shown("new", ""), count);
 }
 
+function requireText(filter: string, input: Value): string {
+  const text = textOf(input);
+  if (text !== undefined) return text;
+  if (input instanceof Undefined) input.fail();
+  throw new TemplateError(`${filter} needs a text, not ${typeName(input)}`);
+}
+
 function indent(run: Run, input: Value, args: Arguments, keywords: Keywords): Value {
   const bound = new Bound("indent", ["width?", "first?", "blank?"], args, keywords);
-  const text = textOf(input);
-  if (text === undefined) {
-    if (input instanceof Undefined) input.fail();
-    throw new TemplateError(`indent needs a text, not ${typeName(input)}`);
-  }
+  const text = requireText("indent", input);
   const width = bound.value("width", 4n);
   const margin = textOf(width) ?? " ".repeat(Math.max(bound.integer("width", 4), 0));
   const indentsBlank = bound.flag("blank", false);
@@ -73,11 +77,11 @@ function truncate(_run: Run, input: Value, args: Arguments, keywords: Keywords):
   const bound = new Bound("truncate", ["length?", "killwords?", "end?", "leeway?"], args, keywords);
   const length = bound.integer("length", 255);
   const end = bound.text("end", "...");
-  const characters = codePoints(toText(input));
+  const size = lengthOf(input);
   const room = length - codePointLength(end);
   if (room < 0) throw new TemplateError(`truncate: expected length >= ${codePointLength(end)}, got ${length}`);
-  if (characters.length <= length + (bound.integerOrNull("leeway") ?? 5)) return toText(input);
-  const kept = characters.slice(0, room).join("");
+  if (size <= length + (bound.integerOrNull("leeway") ?? 5)) return input;
+  const kept = codePoints(requireText("truncate", input)).slice(0, room).join("");
   if (bound.flag("killwords", false)) return kept + end;
   const lastBlank = kept.lastIndexOf(" ");
   return (lastBlank < 0 ? kept : kept.slice(0, lastBlank)) + end;
@@ -86,7 +90,7 @@ function truncate(_run: Run, input: Value, args: Arguments, keywords: Keywords):
 function wordWrapFilter(run: Run, input: Value, args: Arguments, keywords: Keywords): Value {
   const parameters = ["width?", "break_long_words?", "wrapstring?", "break_on_hyphens?"];
   const bound = new Bound("wordwrap", parameters, args, keywords);
-  const text = toText(input);
+  const text = requireText("wordwrap", input);
   run.charge(text.length * 4);
   return wordWrap(text, {
     width: bound.integer("width", 79),

@@ -5,7 +5,7 @@ import { exponentDigits, fixedDigits, floatRepr, generalDigits, nonFinite } from
 import { numberOf } from "./operators.ts";
 import { checkLength } from "./run.ts";
 import { codePointLength, codePoints } from "./unicode.ts";
-import { textOf, typeName, Undefined, type Value } from "./values.ts";
+import { textOf, typeName, type Value } from "./values.ts";
 
 const SPEC = /^(?:([\s\S])?([<>=^]))?([-+ ])?(z)?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([bcdeEfFgGnosxX%])?$/u;
 
@@ -21,7 +21,6 @@ interface Spec {
 }
 
 export function formatValue(value: Value, source: string): string {
-  if (value instanceof Undefined) value.fail();
   if (source === "") return toText(value);
   const number = typeof value === "boolean" ? undefined : numberOf(value);
   const isText = textOf(value) !== undefined;
@@ -65,12 +64,17 @@ const RADIX: Readonly<Record<string, number>> = { b: 2, o: 8, x: 16, X: 16 };
 function formatInteger(spec: Spec, value: bigint): string {
   if (spec.precision !== null) throw new TemplateError("precision not allowed in integer format specifier");
   if (spec.type === "s") throw unknownType(spec, "int");
-  if (spec.type === "c") return pad(spec, "", String.fromCodePoint(Number(value)), spec.align ?? "<");
+  if (spec.type === "c") return pad(spec, "", characterAt(value), spec.align ?? "<");
   const radix = RADIX[spec.type] ?? 10;
   const magnitude = (value < 0n ? -value : value).toString(radix);
   const digits = spec.type === "X" ? magnitude.toUpperCase() : magnitude;
   const prefix = spec.alternate && radix !== 10 ? `0${spec.type}` : "";
   return padNumber(spec, signOf(spec, value < 0n) + prefix, digits, radix === 10 ? 3 : 4);
+}
+
+function characterAt(code: bigint): string {
+  if (code < 0n || code > 0x10ffffn) throw new TemplateError("%c arg not in range(0x110000)");
+  return String.fromCodePoint(Number(code));
 }
 
 function formatFloat(spec: Spec, value: number): string {

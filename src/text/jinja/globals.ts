@@ -33,6 +33,7 @@ function dictEntries(args: Arguments, keywords: Keywords): [Value, Value][] {
   const [source, ...more] = args;
   if (more.length > 0) throw new TemplateError(`dict expected at most 1 argument, got ${args.length}`);
   const entries: [Value, Value][] = [];
+  if (source instanceof Undefined) source.fail();
   if (source instanceof Dict) for (const [key, value] of source.entries()) entries.push([key, value]);
   else if (source !== undefined) {
     for (const pair of iterate(source)) {

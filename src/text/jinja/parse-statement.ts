@@ -76,7 +76,7 @@ function parseTag(stream: TokenStream, loops: number): Statement {
     case "filter":
       return parseFilterBlock(stream, tag);
     case "print":
-      return { kind: "output", line, expression: parseTuple(stream) };
+      return parsePrint(stream, line);
     case "generation":
       return { kind: "scope", line, body: parseBlock(stream, tag, "endgeneration", 0) };
     case "break":
@@ -86,6 +86,15 @@ function parseTag(stream: TokenStream, loops: number): Statement {
     default:
       throw stream.error(`unknown tag '${tag.value}'`);
   }
+}
+
+function parsePrint(stream: TokenStream, line: number): Statement {
+  const parts: Expression[] = [];
+  while (!stream.is("block_end")) {
+    if (parts.length > 0) stream.expect("operator", ",");
+    parts.push(parseExpression(stream));
+  }
+  return { kind: "output", line, expression: { kind: "concat", parts } };
 }
 
 function parseIf(stream: TokenStream, tag: Token, loops: number): Statement {

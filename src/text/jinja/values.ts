@@ -36,6 +36,10 @@ export class Undefined extends PyObject {
   fail(): never {
     throw new TemplateError(this.complaint);
   }
+
+  override display(): string {
+    return "Undefined";
+  }
 }
 
 /** Text that counts as escaped: what is added to it is escaped. Made by `safe` and `escape`. */
