@@ -22,9 +22,6 @@ export const REGISTRY: readonly RegistryRow[] = [
   row("qwen3-4b", "mlx-community/Qwen3-4B-8bit", 8),
   row("qwen3-8b", "mlx-community/Qwen3-8B-8bit", 11),
   row("qwen3-14b", "mlx-community/Qwen3-14B-8bit", 19),
-  row("gemma-4-12b", "mlx-community/gemma-4-12B-it-8bit", 15),
-  row("muse-glimmer-30b", "mlx-community/Muse-Glimmer-30B-4bit", 26),
-  row("nanbeige4.2-3b", "MercuriusDream/Nanbeige4.2-3B-mlx-bf16", 10),
   row("minicpm5-2b", "mlx-community/MiniCPM5-2B-bf16", 6),
 ];
 

@@ -106,7 +106,7 @@ describe("registry", () => {
 
   test("matches by the last path part, dashes or not, whatever the quantization", () => {
     expect(registryRowFor("/models/Qwen3-14B-4bit/")?.id).toBe("qwen3-14b");
-    expect(registryRowFor("someone/gemma4-12b-it")?.id).toBe("gemma-4-12b");
+    expect(registryRowFor("someone/minicpm5-2b-it")?.id).toBe("minicpm5-2b");
     expect(registryRowFor("qwen3-8b/other")).toBeNull();
   });
 });
