@@ -1,0 +1,75 @@
+/** The real text side behind the server's interface: its errors become 400s, its ids and bytes pass through. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { RequestError } from "../../src/server/errors.ts";
+import { textSource } from "../../src/server/generation/text-source.ts";
+import { TemplateError } from "../../src/text/jinja/errors.ts";
+import { type ChatRenderer, TextModel } from "../../src/text/text-model.ts";
+import { TextTokenizer } from "../../src/text/tokenizer.ts";
+
+const tokenizer = new TextTokenizer({
+  tokenizer: JSON.parse(readFileSync(join(import.meta.dir, "../data/text/tok_qwen.json"), "utf8")),
+  config: {},
+  specialTokensMap: {},
+  generationConfig: {},
+});
+const never = new AbortController().signal;
+const hello = { messages: [{ role: "user" as const, content: "Hello, 🦁!" }] };
+
+function source(render: ChatRenderer["render"] | null) {
+  return textSource(new TextModel(tokenizer, render === null ? null : { source: "", render }));
+}
+
+async function refusal(work: Promise<unknown>): Promise<RequestError> {
+  const error = await work.then(
+    () => null,
+    (e: unknown) => e,
+  );
+  if (!(error instanceof RequestError)) throw new Error(`expected a RequestError, got ${error}`);
+  return error;
+}
+
+describe("text source", () => {
+  test("ids of a chat, bytes and detokenizer agree", async () => {
+    const text = source((conversation) => conversation.messages.map((message) => message.content).join(""));
+    const ids = await text.encodeChat(hello, never);
+    const bytes = Buffer.concat(ids.map((id) => text.tokenBytes(id)));
+    expect(bytes.toString()).toBe("Hello, 🦁!");
+    const detokenizer = text.detokenizer();
+    expect(ids.map((id) => detokenizer.push(id)).join("") + detokenizer.flush()).toBe("Hello, 🦁!");
+    expect(Array.from(text.encodeCompletion("Hello, 🦁!"))).toEqual(Array.from(ids));
+  });
+
+  test("no template, and a template that throws, are 400s about the messages", async () => {
+    const none = await refusal(source(null).encodeChat(hello, never));
+    expect(none).toMatchObject({ status: 400, param: "messages", message: "this model has no chat template" });
+    const throws = source(() => {
+      throw new TemplateError("Conversation roles must alternate", null, true);
+    });
+    expect(await refusal(throws.encodeChat(hello, never))).toMatchObject({
+      status: 400,
+      param: "messages",
+      message: "could not apply chat template: Conversation roles must alternate",
+    });
+  });
+
+  test("a defect of ours is not the client's fault", async () => {
+    const broken = source(() => {
+      throw new TypeError("x is undefined");
+    });
+    await expect(broken.encodeChat(hello, never)).rejects.toBeInstanceOf(TypeError);
+  });
+
+  test("a client that leaves while its prompt is encoded ends the work", async () => {
+    const gone = new AbortController();
+    const words = "word ".repeat(200_000);
+    const long = {
+      messages: Array.from({ length: 4 }, (_, i) => ({ role: "user" as const, content: `${words}${i}` })),
+    };
+    const text = source((conversation) => conversation.messages.map((message) => message.content).join("<|im_end|>"));
+    const encoding = refusal(text.encodeChat(long, gone.signal));
+    setImmediate(() => gone.abort());
+    expect((await encoding).type).toBe("client_closed");
+  });
+});
