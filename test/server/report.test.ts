@@ -1,0 +1,72 @@
+/** The `x_mlx_dspark` block: formulas, rounding, which keys appear when (http-openai.md §3). */
+import { expect, test } from "bun:test";
+import type { RequestStats } from "../../src/engine/protocol.ts";
+import { reportBlock } from "../../src/server/generation/report.ts";
+
+const STATS: RequestStats = {
+  mode: "baseline",
+  seed: "1",
+  promptTokens: 40,
+  cachedTokens: 24,
+  completionTokens: 30,
+  rounds: 30,
+  drafted: 0,
+  accepted: 0,
+  lookupRounds: 0,
+  targetForwards: 30,
+  cap: null,
+  queueSeconds: 0.12345,
+  prefillSeconds: 0.5,
+  decodeSeconds: 1.5,
+  ttftSeconds: 0.51239,
+};
+
+function block(stats: readonly Partial<RequestStats>[], usage = { promptTokens: 40, cachedTokens: 24 }) {
+  const finished = stats.map((change, choice) => ({ choice, completionTokens: 30, stats: { ...STATS, ...change } }));
+  return reportBlock("0000abcd", { ...usage, completionTokens: 30 * stats.length }, finished);
+}
+
+test("one plain row", () => {
+  expect(block([{}])).toEqual({
+    mode: "baseline",
+    req: "0000abcd",
+    accept_len: 1,
+    tokens_per_sec: 15,
+    decode_tokens_per_sec: 20,
+    target_forwards: 30,
+    prompt_tokens: 40,
+    cached_tokens: 24,
+    completion_tokens: 30,
+    context_tokens: 70,
+    prefill_seconds: 0.5,
+    decode_seconds: 1.5,
+    ttft_seconds: 0.512,
+    queue_seconds: 0.123,
+    prefill_tokens_per_sec: 32,
+  });
+});
+
+test("speculation shows as tokens per forward, with its cap and lookup rounds", () => {
+  const speculative = { mode: "lookup", targetForwards: 14, cap: 6, lookupRounds: 9 } as const;
+  expect(block([speculative])).toMatchObject({ mode: "lookup", accept_len: 2.143, cap: 6, lookup_rounds: 9 });
+});
+
+test("a forward wasted by a cut does not count against the row", () => {
+  expect(block([{ targetForwards: 32 }]).accept_len).toBe(1);
+});
+
+test("rows side by side: tokens add up, seconds do not", () => {
+  const both = block([{}, { prefillSeconds: 0.25, decodeSeconds: 2.5 }]);
+  expect(both).toMatchObject({
+    tokens_per_sec: 20,
+    decode_tokens_per_sec: 24,
+    prefill_seconds: 0.5,
+    decode_seconds: 2.5,
+  });
+});
+
+test("no prefill rate from fewer than 16 fresh tokens, no division by zero", () => {
+  expect(block([{}], { promptTokens: 39, cachedTokens: 24 })).not.toHaveProperty("prefill_tokens_per_sec");
+  const instant = block([{ prefillSeconds: 0, decodeSeconds: 0, targetForwards: 0 }]);
+  expect(instant).toMatchObject({ tokens_per_sec: 0, decode_tokens_per_sec: 0, accept_len: 1 });
+});
