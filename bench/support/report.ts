@@ -1,0 +1,41 @@
+/** A benchmark's result: printed as lines with median and p10–p90, judged where there is a limit, written as JSON. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
+import { join } from "node:path";
+import type { Rounds } from "./paired.ts";
+import type { Spread } from "./statistics.ts";
+
+export interface Line {
+  readonly name: string;
+  readonly unit: "ns" | "µs" | "×";
+  readonly value: Spread;
+  /** The median must not be above it; absent: shown for information. */
+  readonly limit?: number;
+}
+
+const results = join(import.meta.dir, "../results");
+
+/** Prints and writes `bench/results/<id>.json`. Returns whether every limit holds. */
+export function report(id: string, lines: readonly Line[], rounds: Rounds): boolean {
+  const machine = {
+    cpu: cpus()[0]?.model ?? "unknown",
+    cores: cpus().length,
+    platform: `${process.platform}-${process.arch}`,
+    load_average: loadavg(),
+    date: new Date().toISOString(),
+  };
+  const judged = lines.map((line) => ({ ...line, holds: line.limit === undefined || line.value.median <= line.limit }));
+  console.log(`${id}  (${rounds.length} rounds, median [p10 – p90]; ${machine.cpu}, ${machine.cores} cores)`);
+  for (const { name, unit, value, limit, holds } of judged) {
+    const verdict = limit === undefined ? "" : `  must be ≤ ${limit} ${unit}: ${holds ? "holds" : "FAILS"}`;
+    const numbers = `${shown(value.median)} ${unit} [${shown(value.p10)} – ${shown(value.p90)}]`;
+    console.log(`  ${name.padEnd(58)} ${numbers}${verdict}`);
+  }
+  mkdirSync(results, { recursive: true });
+  writeFileSync(join(results, `${id}.json`), `${JSON.stringify({ id, machine, lines: judged, rounds }, null, 1)}\n`);
+  return judged.every(({ holds }) => holds);
+}
+
+function shown(value: number): string {
+  return Math.abs(value) < 10 ? value.toFixed(3) : value.toFixed(1);
+}
