@@ -217,6 +217,7 @@ function compileConcat(parts: readonly Evaluate[]): Evaluate {
     let text = "";
     for (const part of parts) text += toText(part(scope));
     checkLength(text.length);
+    scope.run.charge(text.length);
     return text;
   };
 }

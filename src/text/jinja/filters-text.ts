@@ -5,6 +5,7 @@ import { Dict } from "./dict.ts";
 import { escapeHtml, toText } from "./display.ts";
 import { TemplateError } from "./errors.ts";
 import type { Filter } from "./filters.ts";
+import { PIECE_WORK } from "./limits.ts";
 import { percentFormat } from "./percent-format.ts";
 import { checkLength, type Run } from "./run.ts";
 import { capitalize } from "./string-case.ts";
@@ -21,7 +22,7 @@ const plain =
   (run, input, args, keywords) => {
     new Bound(name, [], args, keywords);
     const text = toText(input);
-    run.charge(text.length);
+    run.charge(text.length * PIECE_WORK);
     const changed = change(text);
     return input instanceof Markup ? new Markup(changed) : changed;
   };
@@ -49,6 +50,11 @@ function replaceFilter(run: Run, input: Value, args: Arguments, keywords: Keywor
   const bound = new Bound("replace", ["old", "new", "count?"], args, keywords);
   const count = bound.integerOrNull("count") ?? -1;
   return replace(run, toText(input), bound.shown("old", ""), bound.shown("new", ""), count);
+}
+
+function charged(run: Run, text: string): string {
+  run.charge(text.length);
+  return text;
 }
 
 function requireText(filter: string, input: Value): string {
@@ -121,7 +127,7 @@ export const textFilters: readonly (readonly [string, Filter])[] = [
   ["lower", plain("lower", (text) => text.toLowerCase())],
   ["capitalize", plain("capitalize", capitalize)],
   ["title", plain("title", title)],
-  ["string", (_run, input) => (input instanceof Markup ? input : toText(input))],
+  ["string", (run, input) => (input instanceof Markup ? input : charged(run, toText(input)))],
   ["trim", trim],
   ["replace", replaceFilter],
   ["indent", indent],

@@ -20,4 +20,6 @@ export const ITEMS_MAX = 100_000;
 /** Bits of an integer; beyond it arithmetic alone could take seconds. */
 export const INTEGER_BITS_MAX = 16_384;
 /** Characters or items that count as one step where an operation's work grows with its operand. */
-export const WORK_PER_STEP = 256;
+export const WORK_PER_STEP = 64;
+/** What one piece or character costs, in characters, where the work is not one native pass over the text. */
+export const PIECE_WORK = 32;

@@ -1,5 +1,6 @@
 /** Methods of `str` about letters: case changes and the `is…` questions. */
 import { Bound } from "./bind.ts";
+import { PIECE_WORK } from "./limits.ts";
 import type { Run } from "./run.ts";
 import type { StringMethod } from "./string-methods.ts";
 import { codePoints, isSpaceCode } from "./unicode.ts";
@@ -100,7 +101,7 @@ export const caseMethods: readonly (readonly [string, StringMethod])[] = Object.
   name,
   (run: Run, text, args, keywords) => {
     new Bound(name, [], args, keywords);
-    run.charge(text.length);
+    run.charge(text.length * PIECE_WORK);
     return change(text);
   },
 ]);

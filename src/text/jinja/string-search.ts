@@ -1,6 +1,7 @@
 /** Methods of `str` that look for a part, and `replace`. */
 import { Bound } from "./bind.ts";
 import { TemplateError } from "./errors.ts";
+import { PIECE_WORK } from "./limits.ts";
 import { checkLength, type Run } from "./run.ts";
 import type { StringMethod } from "./string-methods.ts";
 import { codePointLength, codePoints, isFlat } from "./unicode.ts";
@@ -10,6 +11,7 @@ import { type Arguments, type Keywords, Tuple, textOf, typeName, Undefined, type
 export function replace(run: Run, text: string, old: string, fresh: string, count: number): string {
   run.charge(text.length);
   const parts = old === "" ? splitBetween(text, count) : splitAt(text, old, count);
+  run.charge(parts.length * PIECE_WORK);
   checkLength(text.length + (parts.length - 1) * Math.max(fresh.length - old.length, 0));
   return parts.join(fresh);
 }
@@ -74,7 +76,9 @@ function count(run: Run, text: string, args: Arguments, keywords: Keywords): Val
   const window = searchWindow(run, "count", text, args, keywords);
   if (!window.valid) return 0n;
   if (window.part === "") return BigInt(codePointLength(window.text) + 1);
-  return BigInt(window.text.split(window.part).length - 1);
+  const count = window.text.split(window.part).length - 1;
+  run.charge(count * PIECE_WORK);
+  return BigInt(count);
 }
 
 const edge =

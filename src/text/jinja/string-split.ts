@@ -1,6 +1,7 @@
 /** Methods of `str` that cut a text into pieces. */
 import { Bound } from "./bind.ts";
 import { TemplateError } from "./errors.ts";
+import { PIECE_WORK } from "./limits.ts";
 import type { Run } from "./run.ts";
 import type { StringMethod } from "./string-methods.ts";
 import { splitAt } from "./string-search.ts";
@@ -69,9 +70,9 @@ const split =
     run.charge(text.length);
     if (separator === "") throw new TemplateError("empty separator");
     if (separator !== null) {
-      return textList(fromRight ? splitAtFromRight(text, separator, count) : splitAt(text, separator, count));
+      return textList(run, fromRight ? splitAtFromRight(text, separator, count) : splitAt(text, separator, count));
     }
-    return textList(fromRight && count >= 0 ? splitBlanksFromRight(text, count) : splitBlanks(text, count));
+    return textList(run, fromRight && count >= 0 ? splitBlanksFromRight(text, count) : splitBlanks(text, count));
   };
 
 const partition =
@@ -86,7 +87,8 @@ const partition =
     return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
   };
 
-function textList(parts: readonly string[]): List {
+function textList(run: Run, parts: readonly string[]): List {
+  run.charge(parts.length * PIECE_WORK);
   return new List(parts);
 }
 
@@ -99,7 +101,10 @@ export const splitMethods: readonly (readonly [string, StringMethod])[] = [
     "splitlines",
     (run, text, args, keywords) => {
       run.charge(text.length);
-      return textList(splitLines(text, new Bound("splitlines", ["keepends?"], args, keywords).flag("keepends", false)));
+      return textList(
+        run,
+        splitLines(text, new Bound("splitlines", ["keepends?"], args, keywords).flag("keepends", false)),
+      );
     },
   ],
 ];

@@ -68,6 +68,7 @@ class Writer {
       return this.wrap("[", items, "]", lineBreak);
     }
     const text = textOf(value);
+    this.run.charge(text?.length ?? 0);
     if (text !== undefined) return this.counted(quote(text, this.layout.ascii));
     return this.counted(scalar(value) ?? notSerializable(value));
   }
