@@ -3,6 +3,7 @@
  * Everything in it is the caller's text, except roles. Text is never null: an absent text is "".
  */
 import { JsonNumber } from "../json-numbers.ts";
+import { isEffortName } from "./effort.ts";
 
 export interface SystemMessage {
   readonly role: "system";
@@ -65,13 +66,13 @@ export interface Conversation {
 /**
  * The conversation with `f` applied to every string that the caller supplied: contents, reasoning, names, ids,
  * tool descriptions, schemas and arguments (keys and values), kwarg values (keys inside them too). Not applied to
- * roles, to names of kwargs, nor to anything that the template or this program writes. Numbers stay as they are.
+ * roles, to names of kwargs, to a `reasoning_effort` of the known scale, nor to anything that the template or this program writes. Numbers stay as they are.
  */
 export function mapConversationStrings(conversation: Conversation, f: (text: string) => string): Conversation {
   return {
     messages: conversation.messages.map((message) => mapMessage(message, f)),
     ...(conversation.tools && { tools: conversation.tools.map((tool) => mapTool(tool, f)) }),
-    ...(conversation.kwargs && { kwargs: mapValuesOnly(conversation.kwargs, f) }),
+    ...(conversation.kwargs && { kwargs: mapKwargs(conversation.kwargs, f) }),
   };
 }
 
@@ -117,8 +118,11 @@ function mapTool(tool: ToolDefinition, f: (text: string) => string): ToolDefinit
   };
 }
 
-function mapValuesOnly(record: Readonly<Record<string, unknown>>, f: (text: string) => string) {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, mapJson(value, f)]));
+function mapKwargs(kwargs: Readonly<Record<string, unknown>>, f: (text: string) => string) {
+  const isConstant = (key: string, value: unknown) => key === "reasoning_effort" && isEffortName(value);
+  return Object.fromEntries(
+    Object.entries(kwargs).map(([key, value]) => [key, isConstant(key, value) ? value : mapJson(value, f)]),
+  );
 }
 
 function mapObject(value: object, f: (text: string) => string): object {
