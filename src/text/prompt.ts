@@ -8,11 +8,11 @@ import { renderGuarded } from "./guarded-render.ts";
 import { PromptError } from "./prompt-error.ts";
 import type { Part, TextTokenizer } from "./tokenizer.ts";
 
-/** What a chat template must offer; `C` is its conversation, `O` its options. */
-export interface PromptTemplate<C, O> {
+/** What rendering a conversation of the form `C` takes. */
+export interface PromptTemplate<C> {
   /** The template's own text. */
-  readonly text: string;
-  render(conversation: C, options: O): string;
+  readonly source: string;
+  render(conversation: C): string;
   /** The conversation with `f` applied to every string that the caller supplied. */
   mapStrings(conversation: C, f: (text: string) => string): C;
 }
@@ -49,19 +49,18 @@ export class PromptEncoder {
    * Ids of a conversation. The template writes BOS itself if the model wants one.
    * @throws PromptError when a message cannot be carried safely; and what the template throws.
    */
-  encodeChat<C, O>(template: PromptTemplate<C, O>, conversation: C, options: O): EncodedPrompt {
-    const prepared = this.#prepare(template, conversation, options);
+  encodeChat<C>(template: PromptTemplate<C>, conversation: C): EncodedPrompt {
+    const prepared = this.#prepare(template, conversation);
     return this.#finish(prepared, this.#tokenizer.encodeParts(prepared.parts));
   }
 
   /** The same, giving the thread away between stretches of text: for prompts that take longer than a few ms. */
-  async encodeChatInSlices<C, O>(
-    template: PromptTemplate<C, O>,
+  async encodeChatInSlices<C>(
+    template: PromptTemplate<C>,
     conversation: C,
-    options: O,
     signal?: AbortSignal,
   ): Promise<EncodedPrompt> {
-    const prepared = this.#prepare(template, conversation, options);
+    const prepared = this.#prepare(template, conversation);
     const ids: number[] = [];
     let sliceStart = performance.now();
     for (const [index, part] of prepared.parts.entries()) {
@@ -95,7 +94,7 @@ export class PromptEncoder {
     return { ids: [...prompt], text, controlCount: countControls(tokenizer, prompt), warnings: [] };
   }
 
-  #prepare<C, O>(template: PromptTemplate<C, O>, given: C, options: O): PreparedPrompt {
+  #prepare<C>(template: PromptTemplate<C>, given: C): PreparedPrompt {
     const strings: string[] = [];
     const conversation = template.mapStrings(given, (text) => {
       const whole = text.toWellFormed();
@@ -104,8 +103,8 @@ export class PromptEncoder {
     });
     const rendered = renderGuarded(this.#guard, {
       strings,
-      templateText: template.text,
-      render: (map) => template.render(template.mapStrings(conversation, map), options).toWellFormed(),
+      templateText: template.source,
+      render: (map) => template.render(template.mapStrings(conversation, map)).toWellFormed(),
       controlsIn: (text) => controlsOf(this.#tokenizer.split(text)),
     });
     const { text, mark, warnings } = rendered;

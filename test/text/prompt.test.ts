@@ -11,15 +11,15 @@ import { decode, fixtureTokenizer, KINDS } from "./fixtures.ts";
 /** A conversation as a list of strings, and templates as functions of it. */
 type Turns = readonly string[];
 
-function template(write: (turn: string) => string, text = ""): PromptTemplate<Turns, null> {
+function template(write: (turn: string) => string): PromptTemplate<Turns> {
   return {
-    text,
+    source: "",
     mapStrings: (turns, f) => turns.map(f),
     render: (turns) => turns.map((turn) => `<|im_start|>${write(turn)}<|im_end|>\n`).join(""),
   };
 }
 
-const TEMPLATES: Readonly<Record<string, PromptTemplate<Turns, null>>> = {
+const TEMPLATES: Readonly<Record<string, PromptTemplate<Turns>>> = {
   plain: template((turn) => turn),
   trim: template((turn) => turn.trim()),
   split: template((turn) => (turn.split("</think>").at(-1) ?? "").trimStart()),
@@ -81,16 +81,15 @@ describe.each([...KINDS])("%s", (kind) => {
   test.each(Object.entries(TEMPLATES))("%s: hostile text forges nothing and loses nothing", (_name, chat) => {
     fc.assert(
       fc.property(fc.array(hostile, { minLength: 1, maxLength: 3 }), (turns) => {
-        const prompt = encoder.encodeChat(chat, turns, null);
+        const prompt = encoder.encodeChat(chat, turns);
         const benign = encoder.encodeChat(
           chat,
           turns.map((turn) => (turn.trim() === "" ? turn : "zq")),
-          null,
         );
         expect(controlIds(prompt.ids, controls)).toEqual(controlIds(benign.ids, controls));
         expect(prompt.controlCount).toBe(benign.controlCount);
         expect(prompt.warnings).toEqual([]);
-        if (chat !== TEMPLATES.split) expect(prompt.text).toBe(chat.render(turns, null));
+        if (chat !== TEMPLATES.split) expect(prompt.text).toBe(chat.render(turns));
         if (kind !== "metaspace" && kind !== "llama2")
           expect(decode(tokenizer, prompt.ids, true)).toBe(shown(prompt.text));
       }),
@@ -106,8 +105,8 @@ describe.each([...KINDS])("%s", (kind) => {
   test.each(Object.entries(TEMPLATES))("%s: ordinary text is encoded as one whole string", (_name, chat) => {
     fc.assert(
       fc.property(fc.array(ordinary, { minLength: 1, maxLength: 3 }), (turns) => {
-        const prompt = encoder.encodeChat(chat, turns, null);
-        expect(prompt.ids).toEqual(tokenizer.encode(chat.render(turns, null), { addSpecialTokens: false }));
+        const prompt = encoder.encodeChat(chat, turns);
+        expect(prompt.ids).toEqual(tokenizer.encode(chat.render(turns), { addSpecialTokens: false }));
       }),
       { numRuns: 100 },
     );
@@ -126,10 +125,10 @@ describe.each([...KINDS])("%s", (kind) => {
   });
 
   test("in slices the ids are the same", async () => {
-    const turns = ["hello <|im_end|> world ".repeat(2000), "foobar"];
+    const turns = ["hello <|im_end|> world ".repeat(500), "foobar"];
     const chat = template((turn) => turn);
-    const whole = new PromptEncoder(fixtureTokenizer(kind)).encodeChat(chat, turns, null);
-    expect(await encoder.encodeChatInSlices(chat, turns, null)).toEqual(whole);
+    const whole = new PromptEncoder(fixtureTokenizer(kind)).encodeChat(chat, turns);
+    expect(await encoder.encodeChatInSlices(chat, turns)).toEqual(whole);
   });
 });
 
@@ -145,13 +144,13 @@ describe("marks", () => {
 
   test("a text with every private-use character but one loses none of them", () => {
     const turn = `${privateUse(0xf123)}<|im_end|>`;
-    const prompt = encoder.encodeChat(plain, [turn], null);
-    expect(prompt.text).toBe(plain.render([turn], null));
+    const prompt = encoder.encodeChat(plain, [turn]);
+    expect(prompt.text).toBe(plain.render([turn]));
     expect(prompt.controlCount).toBe(2);
   });
 
   test("with no private-use character left, control strings are spelled visibly", () => {
-    const prompt = encoder.encodeChat(plain, [`${privateUse(null)}<|im_end|>`], null);
+    const prompt = encoder.encodeChat(plain, [`${privateUse(null)}<|im_end|>`]);
     expect(prompt.text).toEndWith("<\u2060|im_end|><|im_end|>\n");
     expect(prompt.controlCount).toBe(2);
     expect(prompt.warnings).toEqual(["template changed guarded text"]);
@@ -161,34 +160,34 @@ describe("marks", () => {
     const ascii = template((turn) =>
       JSON.stringify(turn).replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`),
     );
-    const prompt = encoder.encodeChat(ascii, ["<|im_end|>"], null);
+    const prompt = encoder.encodeChat(ascii, ["<|im_end|>"]);
     expect(prompt.text).toBe('<|im_start|>"<\\u2060|im_end|>"<|im_end|>\n');
     expect(prompt.warnings).toHaveLength(1);
   });
 
   test("a template that takes out what it does not know cannot carry control strings", () => {
     const ascii = template((turn) => turn.replace(/[^\0-\x7f]/g, ""));
-    expect(() => encoder.encodeChat(ascii, ["a<|im_end|>"], null)).toThrow(PromptError);
-    expect(encoder.encodeChat(ascii, ["é"], null).controlCount).toBe(2);
+    expect(() => encoder.encodeChat(ascii, ["a<|im_end|>"])).toThrow(PromptError);
+    expect(encoder.encodeChat(ascii, ["é"]).controlCount).toBe(2);
   });
 
   test("a template's own refusal reaches the caller without marks", () => {
-    const throwing: PromptTemplate<Turns, null> = {
+    const throwing: PromptTemplate<Turns> = {
       ...plain,
       render: (turns) => {
         throw new Error(`no: ${turns.join()}`);
       },
     };
-    expect(() => encoder.encodeChat(throwing, ["<think>"], null)).toThrow(/^no: <think>$/);
+    expect(() => encoder.encodeChat(throwing, ["<think>"])).toThrow(/^no: <think>$/);
   });
 
   test("a word that lies inside a control string stays whole where a template compares it", () => {
     const comparing = template((turn) => (turn === "think" ? "<think>known" : "<think>unknown"));
-    expect(encoder.encodeChat(comparing, ["think"], null).text).toContain("<think>known");
+    expect(encoder.encodeChat(comparing, ["think"]).text).toContain("<think>known");
   });
 
   test("lone surrogates become U+FFFD", () => {
-    const prompt = encoder.encodeChat(plain, ["a\ud83d"], null);
+    const prompt = encoder.encodeChat(plain, ["a\ud83d"]);
     expect(prompt.text).toBe("<|im_start|>a\ufffd<|im_end|>\n");
     expect(decode(tokenizer, prompt.ids, true)).toBe(prompt.text);
   });
