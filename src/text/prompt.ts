@@ -54,7 +54,7 @@ export class PromptEncoder {
     return this.#finish(prepared, this.#tokenizer.encodeParts(prepared.parts));
   }
 
-  /** The same, giving the thread away between stretches of text: for prompts that take longer than a few ms. */
+  /** The same, giving the thread away between words: for prompts that take longer than a few ms. */
   async encodeChatInSlices<C>(
     template: PromptTemplate<C>,
     conversation: C,
@@ -64,11 +64,18 @@ export class PromptEncoder {
     const ids: number[] = [];
     let sliceStart = performance.now();
     for (const [index, part] of prepared.parts.entries()) {
-      for (const id of this.#tokenizer.encodePart(part, index === 0)) ids.push(id);
-      if (performance.now() - sliceStart < SLICE_MS) continue;
-      await new Promise((resolve) => setImmediate(resolve));
-      signal?.throwIfAborted();
-      sliceStart = performance.now();
+      const steps = this.#tokenizer.encodeInSteps(part, index === 0);
+      let step = steps.next();
+      while (true) {
+        if (performance.now() - sliceStart >= SLICE_MS) {
+          await new Promise((resolve) => setImmediate(resolve));
+          signal?.throwIfAborted();
+          sliceStart = performance.now();
+        }
+        if (step.done) break;
+        step = steps.next();
+      }
+      for (const id of step.value) ids.push(id);
     }
     return this.#finish(prepared, ids);
   }

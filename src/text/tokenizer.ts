@@ -109,24 +109,29 @@ export class TextTokenizer {
   /** Ids of one whole text, given as `split` cuts it; control strings inside a part's text are text. */
   encodeParts(parts: readonly Part[]): number[] {
     const ids: number[] = [];
-    for (const [index, part] of parts.entries()) for (const id of this.encodePart(part, index === 0)) ids.push(id);
+    for (const [index, part] of parts.entries()) {
+      const steps = this.encodeInSteps(part, index === 0);
+      let step = steps.next();
+      while (!step.done) step = steps.next();
+      for (const id of step.value) ids.push(id);
+    }
     return ids;
   }
 
-  /** @param atTextStart nothing of the whole text stands before this part. */
-  encodePart(part: Part, atTextStart: boolean): readonly number[] {
-    return part.token === null ? this.#encodeStretch(part.text, atTextStart) : [part.token.id];
-  }
-
-  #encodeStretch(text: string, atTextStart: boolean): readonly number[] {
-    const key = atTextStart ? `^${text}` : `-${text}`;
+  /**
+   * Ids of one part, pausing inside long ones: each `next()` does a small piece of work.
+   * @param atTextStart nothing of the whole text stands before this part.
+   */
+  *encodeInSteps(part: Part, atTextStart: boolean): Generator<undefined, readonly number[]> {
+    if (part.token !== null) return [part.token.id];
+    const key = atTextStart ? `^${part.text}` : `-${part.text}`;
     const known = this.#stretches.get(key);
     if (known !== undefined) return known;
     const ids: number[] = [];
     let first = atTextStart;
-    for (const part of this.#plainSplitter.split(text, () => true)) {
-      if (part.token !== null) ids.push(part.token.id);
-      else for (const id of this.#pipeline.encode(part.text, first)) ids.push(id);
+    for (const piece of this.#plainSplitter.split(part.text, () => true)) {
+      if (piece.token !== null) ids.push(piece.token.id);
+      else for (const id of yield* this.#pipeline.encode(piece.text, first)) ids.push(id);
       first = false;
     }
     this.#stretches.set(key, ids);
