@@ -30,5 +30,6 @@ export function defineCliCommand<F extends Flags>(definition: CliCommandDefiniti
 export async function helpText(command: CommandDef, parent: CommandDef | null, io: CliIo): Promise<string> {
   const text = await renderUsage(command, parent ?? undefined);
   const coloured = io.stdout.isTTY && !io.env.NO_COLOR;
-  return `${coloured ? text : Bun.stripANSI(text)}\n`;
+  const plain = coloured ? text : Bun.stripANSI(text);
+  return `${plain.replace(/ +$/gm, "")}\n`;
 }

@@ -149,7 +149,9 @@ export function cittyArgs(flags: Flags): ArgsDef {
 }
 
 function cittyArg(flag: Flag<unknown>): ArgsDef[string] {
-  if (flag.kind === "switch") return { type: "boolean", description: flag.help, default: flag.initial === true };
+  if (flag.kind === "switch") {
+    return { type: "boolean", description: flag.help, ...(flag.initial === true && { default: true }) };
+  }
   const shown =
     flag.defaultText ??
     (typeof flag.initial === "number" || typeof flag.initial === "string" ? String(flag.initial) : null);

@@ -18,7 +18,7 @@ export async function loadModel(engine: EngineClient, spec: LoadSpec, io: CliIo)
     const model = await engine.load(spec, (step) => progress.update(step));
     const text = await io.loadText(model.dir);
     progress.clear();
-    for (const note of model.notes) say(io, `note: ${note}`);
+    for (const note of [...model.notes, ...text.warnings]) say(io, `note: ${note}`);
     return { model, text };
   } catch (error) {
     progress.clear();

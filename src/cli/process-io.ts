@@ -1,4 +1,9 @@
-/** The real outside: this process's streams, environment and signals. */
+/** The real outside: this process's streams, environment and signals, the engine's thread and the text files. */
+import packageFile from "../../package.json" with { type: "json" };
+import { nativeFolder } from "../engine/embedded/files.ts";
+import { spawnEngine } from "../engine/spawn.ts";
+import { textSource } from "../server/generation/text-source.ts";
+import { TextModel } from "../text/index.ts";
 import type { CliIo, StopSignal, TextOutput } from "./io.ts";
 
 /** Width where the terminal does not say. */
@@ -6,14 +11,17 @@ const DEFAULT_COLUMNS = 80;
 
 const SIGNALS: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
 
-/** Everything of `CliIo` but the engine and the text side, which `main.ts` adds. */
-export function processIo(): Omit<CliIo, "version" | "spawnEngine" | "loadText"> {
+export function processIo(): CliIo {
   endOnBrokenPipe(process.stdout);
+  const stderr = output(process.stderr);
   return {
     stdout: output(process.stdout),
-    stderr: output(process.stderr),
+    stderr,
     readStdin: () => Bun.stdin.text(),
     env: process.env,
+    version: packageFile.version,
+    spawnEngine: () => spawnEngine(nativeFolder()),
+    loadText: async (dir) => textSource(await TextModel.load(dir), (line) => stderr.write(`${line}\n`)),
     onSignal: (handler) => {
       for (const signal of SIGNALS) process.on(signal, handler);
       return () => {

@@ -77,7 +77,7 @@ export function createApp(parts: AppParts) {
       () =>
         healthBody({
           status: engine.status,
-          textReady: parts.text() !== null,
+          text: parts.text(),
           queue: service.queue(),
           options,
           uptimeSeconds: (performance.now() - startedAt) / 1000,

@@ -3,12 +3,13 @@ import { basename } from "node:path";
 import type { EngineStatus } from "../engine/client.ts";
 import type { LoadProgress } from "../engine/protocol.ts";
 import { withoutPaths } from "./errors.ts";
+import type { TextSource } from "./generation/text.ts";
 import type { ServerOptions } from "./options.ts";
 
 export interface HealthInput {
   readonly status: EngineStatus;
-  /** False while the tokenizer of a loaded model is still being read. */
-  readonly textReady: boolean;
+  /** Text side of the loaded model; null until it is read, also for a moment after the engine is ready. */
+  readonly text: Pick<TextSource, "warnings"> | null;
   readonly queue: { readonly running: number; readonly waiting: number };
   readonly options: ServerOptions;
   readonly uptimeSeconds: number;
@@ -17,7 +18,7 @@ export interface HealthInput {
 /** The body of `/health`; `status` is `ok` as soon as requests are answered, also while the engine is busy. */
 export function healthBody(input: HealthInput): Record<string, unknown> {
   const { status, options } = input;
-  if (status.state === "ready" && input.textReady) {
+  if (status.state === "ready" && input.text !== null) {
     const { model } = status;
     return {
       status: "ok",
@@ -29,7 +30,7 @@ export function healthBody(input: HealthInput): Record<string, unknown> {
       lookup_drafts: model.mode === "lookup",
       context_window: model.contextWindow,
       kv_bits: options.kvBits,
-      warnings: model.notes.map((note) => warning("load_note", note)),
+      warnings: [...model.notes, ...input.text.warnings].map((note) => warning("load_note", note)),
       max_output_tokens: Math.min(options.maxTokensCap, model.contextWindow),
       version: options.version,
       device: model.backend,

@@ -18,7 +18,8 @@ describe("output", () => {
     const lines = box.stderr().split("\n");
     expect(lines[0]).toStartWith("no --model given: using smollm2-135m");
     expect(lines[1]).toBe("loading auto: target=smollm2-135m");
-    expect(lines.slice(2)).toEqual([
+    expect(lines[2]).toBe("note: the template prints the time of day");
+    expect(lines.slice(3)).toEqual([
       "=".repeat(64),
       "  ▶  Baseline (plain greedy)   ·   scripted-1b",
       "=".repeat(64),

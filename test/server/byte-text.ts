@@ -1,14 +1,15 @@
 /** The text side of the scripted engine: a token is a byte, id 256 ends a turn; a chat is "role: content" lines. */
 import { invalidRequest } from "../../src/server/errors.ts";
 import type { TextSource } from "../../src/server/generation/text.ts";
-import type { Conversation } from "../../src/text/chat/messages.ts";
+import type { LooseConversation } from "../../src/text/index.ts";
 import { EOS } from "./scripted-engine.ts";
 
 export class ByteText implements TextSource {
   readonly eosIds = [EOS];
-  readonly conversations: Conversation[] = [];
+  readonly warnings = ["the template prints the time of day"];
+  readonly conversations: LooseConversation[] = [];
 
-  async encodeChat(conversation: Conversation): Promise<readonly number[]> {
+  async encodeChat(conversation: LooseConversation): Promise<readonly number[]> {
     this.conversations.push(conversation);
     if (conversation.messages.some((message) => message.content === "template, throw")) {
       throw invalidRequest("messages", "could not apply chat template: it was told to throw");

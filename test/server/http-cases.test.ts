@@ -36,31 +36,30 @@ function cases() {
   return Value.Parse(fileSchema, JSON.parse(readFileSync(FILE, "utf8"))).cases;
 }
 
-describe.skipIf(!existsSync(FILE))(
-  "shared cases (skipped where the shared folder is not beside the repository)",
-  () => {
-    const h = harness((request) => writes(`1, 2, 3 (${request.sampling.seed})`));
-    afterAll(() => h.stop(0));
+const WHY_ABSENT = existsSync(FILE) ? "" : " (the shared folder is not beside the repository)";
 
-    for (const one of cases()) {
-      const steps = [one, ...(one.also ?? [])].filter(({ request }) => {
-        const body: unknown = request.body;
-        return !ROUTES_TO_COME.test(request.path) && at(body, "tools") === undefined;
-      });
-      test.skipIf(steps.length === 0)(one.name, async () => {
-        for (const step of steps) {
-          const { method, path, headers, body, body_text, body_base64 } = step.request;
-          const sent =
-            body_base64 !== undefined ? Buffer.from(body_base64, "base64") : (body_text ?? JSON.stringify(body));
-          const reply = await fetch(h.url + path, { method, headers, ...(sent !== undefined && { body: sent }) });
-          const text = await reply.text();
-          expect([step.expect.status].flat()).toContain(reply.status);
-          expect(text).not.toMatch(/\n\s+at |\/src\//);
-          if (reply.status >= 400) expect(at(JSON.parse(text), "error", "message")).toBeString();
-          const next = await h.post("/v1/chat/completions", { messages: [{ role: "user", content: "hi" }] });
-          expect(next.status).toBe(200);
-        }
-      });
-    }
-  },
-);
+describe.skipIf(!existsSync(FILE))(`shared cases${WHY_ABSENT}`, () => {
+  const h = harness((request) => writes(`1, 2, 3 (${request.sampling.seed})`));
+  afterAll(() => h.stop(0));
+
+  for (const one of cases()) {
+    const steps = [one, ...(one.also ?? [])].filter(({ request }) => {
+      const body: unknown = request.body;
+      return !ROUTES_TO_COME.test(request.path) && at(body, "tools") === undefined;
+    });
+    test.skipIf(steps.length === 0)(one.name, async () => {
+      for (const step of steps) {
+        const { method, path, headers, body, body_text, body_base64 } = step.request;
+        const sent =
+          body_base64 !== undefined ? Buffer.from(body_base64, "base64") : (body_text ?? JSON.stringify(body));
+        const reply = await fetch(h.url + path, { method, headers, ...(sent !== undefined && { body: sent }) });
+        const text = await reply.text();
+        expect([step.expect.status].flat()).toContain(reply.status);
+        expect(text).not.toMatch(/\n\s+at |\/src\//);
+        if (reply.status >= 400) expect(at(JSON.parse(text), "error", "message")).toBeString();
+        const next = await h.post("/v1/chat/completions", { messages: [{ role: "user", content: "hi" }] });
+        expect(next.status).toBe(200);
+      }
+    });
+  }
+});

@@ -4,9 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { RequestError } from "../../src/server/errors.ts";
 import { textSource } from "../../src/server/generation/text-source.ts";
-import { TemplateError } from "../../src/text/jinja/errors.ts";
-import { type ChatRenderer, TextModel } from "../../src/text/text-model.ts";
-import { TextTokenizer } from "../../src/text/tokenizer.ts";
+import { ChatTemplate, TextModel, TextTokenizer } from "../../src/text/index.ts";
 
 const tokenizer = new TextTokenizer({
   tokenizer: JSON.parse(readFileSync(join(import.meta.dir, "../data/text/tok_qwen.json"), "utf8")),
@@ -17,8 +15,23 @@ const tokenizer = new TextTokenizer({
 const never = new AbortController().signal;
 const hello = { messages: [{ role: "user" as const, content: "Hello, 🦁!" }] };
 
-function source(render: ChatRenderer["render"] | null) {
-  return textSource(new TextModel(tokenizer, render === null ? null : { source: "", render }));
+const lines: string[] = [];
+const JOINED =
+  "{% for message in messages %}{{ message.content }}{% if not loop.last %}<|im_end|>{% endif %}{% endfor %}";
+
+function source(template: ChatTemplate | null) {
+  return textSource(new TextModel(tokenizer, template), (line) => lines.push(line));
+}
+
+function chatTemplate(text: string): ChatTemplate {
+  return new ChatTemplate(new Map([["default", text]]), tokenizer.special);
+}
+
+/** A template with a defect that is not the template's. */
+class BrokenTemplate extends ChatTemplate {
+  override render(): string {
+    throw new TypeError("x is undefined");
+  }
 }
 
 async function refusal(work: Promise<unknown>): Promise<RequestError> {
@@ -32,7 +45,7 @@ async function refusal(work: Promise<unknown>): Promise<RequestError> {
 
 describe("text source", () => {
   test("ids of a chat, bytes and detokenizer agree", async () => {
-    const text = source((conversation) => conversation.messages.map((message) => message.content).join(""));
+    const text = source(chatTemplate(JOINED));
     const ids = await text.encodeChat(hello, never);
     const bytes = Buffer.concat(ids.map((id) => text.tokenBytes(id)));
     expect(bytes.toString()).toBe("Hello, 🦁!");
@@ -44,9 +57,7 @@ describe("text source", () => {
   test("no template, and a template that throws, are 400s about the messages", async () => {
     const none = await refusal(source(null).encodeChat(hello, never));
     expect(none).toMatchObject({ status: 400, param: "messages", message: "this model has no chat template" });
-    const throws = source(() => {
-      throw new TemplateError("Conversation roles must alternate", null, true);
-    });
+    const throws = source(chatTemplate("{{ raise_exception('Conversation roles must alternate') }}"));
     expect(await refusal(throws.encodeChat(hello, never))).toMatchObject({
       status: 400,
       param: "messages",
@@ -55,9 +66,7 @@ describe("text source", () => {
   });
 
   test("a defect of ours is not the client's fault", async () => {
-    const broken = source(() => {
-      throw new TypeError("x is undefined");
-    });
+    const broken = source(new BrokenTemplate(new Map([["default", JOINED]]), tokenizer.special));
     await expect(broken.encodeChat(hello, never)).rejects.toBeInstanceOf(TypeError);
   });
 
@@ -67,7 +76,7 @@ describe("text source", () => {
     const long = {
       messages: Array.from({ length: 4 }, (_, i) => ({ role: "user" as const, content: `${words}${i}` })),
     };
-    const text = source((conversation) => conversation.messages.map((message) => message.content).join("<|im_end|>"));
+    const text = source(chatTemplate(JOINED));
     const encoding = refusal(text.encodeChat(long, gone.signal));
     setImmediate(() => gone.abort());
     expect((await encoding).type).toBe("client_closed");

@@ -325,6 +325,9 @@ describe("models and health", () => {
       backend: "cpu",
       queue: { running: 0, waiting: 0 },
       version: "9.9.9",
+      warnings: [
+        { code: "load_note", level: "attention", message: "the template prints the time of day", action: null },
+      ],
     });
   });
 });

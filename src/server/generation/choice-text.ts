@@ -4,7 +4,7 @@
  * piece that releases them. The answer ends with the token that completed a stop string, also when that is known later.
  */
 import type { TokenLogprob } from "../../engine/protocol.ts";
-import type { StopMatcher } from "../../text/stop-strings.ts";
+import type { StopMatcher } from "../../text/index.ts";
 import type { ChoiceToken } from "./events.ts";
 import type { IncrementalText } from "./text.ts";
 

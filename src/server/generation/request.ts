@@ -2,10 +2,10 @@
  * The internal form of a generation request, the same for every dialect: a dialect turns its body into this and
  * nothing below it knows which dialect it was. `undefined` means "not given: use the default".
  */
-import type { Conversation } from "../../text/chat/messages.ts";
+import type { LooseConversation } from "../../text/index.ts";
 
 export type PromptSource =
-  | { readonly kind: "chat"; readonly conversation: Conversation }
+  | { readonly kind: "chat"; readonly conversation: LooseConversation }
   | { readonly kind: "texts"; readonly texts: readonly string[] }
   | { readonly kind: "ids"; readonly ids: readonly (readonly number[])[] };
 

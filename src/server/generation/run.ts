@@ -4,7 +4,7 @@
  * a time.
  */
 import { type EngineClient, EngineError } from "../../engine/client.ts";
-import { StopMatcher } from "../../text/stop-strings.ts";
+import { StopMatcher } from "../../text/index.ts";
 import type { Ticket } from "./admission.ts";
 import { ChoiceText, type ReleasedText } from "./choice-text.ts";
 import type { ChoiceEndReason, ChoiceEvent } from "./events.ts";

@@ -1,16 +1,20 @@
 /** `src/text/`'s model as the server's `TextSource`: the errors that a client caused become 400s here. */
-import { TemplateError } from "../../text/jinja/errors.ts";
-import { PromptError } from "../../text/prompt-error.ts";
-import type { TextModel } from "../../text/text-model.ts";
+import { type EncodedPrompt, PromptError, TemplateError, type TextModel } from "../../text/index.ts";
 import { clientClosed, invalidRequest, withoutPaths } from "../errors.ts";
 import type { TextSource } from "./text.ts";
 
-export function textSource(model: TextModel): TextSource {
+/** @param log one line for whoever runs the server: what had to be done to carry a prompt safely. */
+export function textSource(model: TextModel, log: (line: string) => void): TextSource {
+  const idsOf = ({ ids, warnings }: EncodedPrompt) => {
+    for (const warning of warnings) log(warning);
+    return ids;
+  };
   return {
     eosIds: model.eosIds,
+    warnings: model.warnings,
     encodeChat: async (conversation, signal) => {
       try {
-        return (await model.encodeChat(conversation, signal)).ids;
+        return idsOf(await model.encodeChat(conversation, {}, signal));
       } catch (error) {
         if (signal.aborted) throw clientClosed();
         throw clientError(error, "messages");
@@ -18,7 +22,7 @@ export function textSource(model: TextModel): TextSource {
     },
     encodeCompletion: (prompt) => {
       try {
-        return model.encodeCompletion(prompt).ids;
+        return idsOf(model.encodeCompletion(prompt));
       } catch (error) {
         throw clientError(error, "prompt");
       }

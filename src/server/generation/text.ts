@@ -2,7 +2,7 @@
  * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
  * tests put a small fake behind it.
  */
-import type { Conversation } from "../../text/chat/messages.ts";
+import type { LooseConversation } from "../../text/index.ts";
 
 /** Ids in, whole characters out; the concatenation is the text of all ids. */
 export interface IncrementalText {
@@ -16,13 +16,15 @@ export interface TextSource {
    * Ids of a conversation; a long one gives the thread away in between, and `signal` ends it.
    * Rejects with `RequestError` (400) when the template refuses the messages or the model has none.
    */
-  encodeChat(conversation: Conversation, signal: AbortSignal): Promise<readonly number[]>;
+  encodeChat(conversation: LooseConversation, signal: AbortSignal): Promise<readonly number[]>;
   /** A raw prompt; throws `RequestError` (400) for text that cannot be encoded. */
   encodeCompletion(prompt: string): readonly number[];
   /** For the continuation of a prompt: rules for a text's beginning do not apply. */
   detokenizer(): IncrementalText;
   /** True bytes of one token, also of half a character; empty for an id without text. */
   tokenBytes(id: number): Uint8Array;
+  /** Things about the model's text files that are worth telling whoever loads it. */
+  readonly warnings: readonly string[];
   /** End-of-turn ids known from the tokenizer files; the model's own come with `ModelInfo`. */
   readonly eosIds: readonly number[];
 }

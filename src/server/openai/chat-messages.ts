@@ -1,6 +1,6 @@
 /** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
 import { type Static, Type as t } from "@sinclair/typebox";
-import type { Message, ToolCall } from "../../text/chat/messages.ts";
+import type { Message, ToolCall } from "../../text/index.ts";
 import { invalidRequest } from "../errors.ts";
 import { deeperThan, NESTING_MAX } from "./depth.ts";
 import { clip } from "./fields.ts";
