@@ -88,8 +88,9 @@ export function probeTraits(source: string, probe: Probe): TemplateTraits {
     supportsSystem: shows("zqsystem", [{ role: "system", content: "zqsystem" }, user()]),
     supportsTools: shows("zqtool", [user()], withTool),
     rendersToolCalls,
-    // A template that prints any role prints a tool's result too, but its model has never seen that role.
-    rendersToolResults: /["']tool["']/.test(source) && shows("zqresult", [user(), CALLING, RESULT], withTool),
+    // A template without calls that prints any role prints a tool's result too, but its model has never seen that role.
+    rendersToolResults:
+      (rendersToolCalls || /["']tool["']/.test(source)) && shows("zqresult", [user(), CALLING, RESULT], withTool),
     acceptsNeighbours: acceptsNeighbours(probe),
     needsArgumentObject: rendersToolCalls && needsArgumentObject(probe),
     ...thinkingTraits(source, probe),
