@@ -2,43 +2,13 @@
  * The backend of stock MLX ops: runs on every device, in the dtype of its inputs, and is the reference that fused
  * backends are checked against.
  */
-import { concatenate, dtypeOf, free, type MlxArray, NONE, scalar } from "../mlx/array.ts";
-import {
-  add,
-  addmm,
-  astype,
-  dequantize,
-  matmul,
-  multiply,
-  quantizedMatmul,
-  reshape,
-  rmsNorm,
-  sigmoid,
-  slice,
-  swapaxes,
-  take,
-  tanh,
-  transpose,
-} from "../mlx/ops.ts";
+import { concatenate, dtypeOf, free, type MlxArray, scalar } from "../mlx/array.ts";
+import { add, astype, multiply, reshape, rmsNorm, sigmoid, slice, tanh, transpose } from "../mlx/ops.ts";
 import type { Activation, Compute, Embedding, SelfAttention, SelfAttentionSpec } from "./compute.ts";
 import { type AttendingState, canAttend, type StepBatch } from "./layer-state.ts";
 import { makeRope, type Rope } from "./rope.ts";
-import { freeMatrix, type LinearWeights, type Matrix, type NormWeights } from "./weights.ts";
-
-/** x [R, in] · Mᵀ → [R, out] */
-export function matrixProduct(x: MlxArray, matrix: Matrix): MlxArray {
-  if (matrix.kind === "plain") return matmul(x, swapaxes(matrix.weight, 0, 1));
-  const { weight, scales, biases, groupSize, bits, mode } = matrix;
-  return quantizedMatmul(x, weight, scales, biases, true, groupSize, bits, mode);
-}
-
-/** A plain linear with bias is one addmm (one rounding); a quantized one adds the bias afterwards. */
-export function linear(x: MlxArray, weights: LinearWeights): MlxArray {
-  const { matrix, bias } = weights;
-  if (bias === NONE) return matrixProduct(x, matrix);
-  if (matrix.kind === "plain") return addmm(bias, x, swapaxes(matrix.weight, 0, 1));
-  return add(matrixProduct(x, matrix), bias);
-}
+import { StockLinear, StockMatrix } from "./stock-linear.ts";
+import type { Matrix, NormWeights } from "./weights.ts";
 
 export function activate(x: MlxArray, activation: Activation): MlxArray {
   if (activation === "silu") return multiply(x, sigmoid(x));
@@ -48,21 +18,8 @@ export function activate(x: MlxArray, activation: Activation): MlxArray {
   return multiply(multiply(x, scalar(0.5, dtype)), add(tanh(inner), scalar(1, dtype)));
 }
 
-function freeLinear(weights: LinearWeights): void {
-  freeMatrix(weights.matrix);
-  if (weights.bias !== NONE) free(weights.bias);
-}
-
 function freeNorm(norm: NormWeights | null): void {
   if (norm !== null) free(norm.weight);
-}
-
-/** Rows of a table at `ids`; a packed one is unpacked for those rows only. */
-function lookupRows(table: Matrix, ids: MlxArray): MlxArray {
-  if (table.kind === "plain") return take(table.weight, ids, 0);
-  const { weight, scales, biases, groupSize, bits, mode } = table;
-  const rowBiases = biases === NONE ? NONE : take(biases, ids, 0);
-  return dequantize(take(weight, ids, 0), take(scales, ids, 0), rowBiases, groupSize, bits, mode);
 }
 
 /**
@@ -73,59 +30,74 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
   return {
     name: "stock",
     embedding: (table) => stockEmbedding(table, activationDtype),
-    projectionAdd: (weights) => ({
-      apply: (x, residual) => add(residual, linear(x, weights)),
-      dispose: () => freeLinear(weights),
-    }),
-    gatedUnit: (norm, gate, up, activation) => ({
-      apply: (x) => {
-        const input = rmsNorm(x, norm.weight, norm.eps);
-        return multiply(activate(linear(input, gate), activation), linear(input, up));
-      },
-      dispose: () => {
-        freeNorm(norm);
-        freeLinear(gate);
-        freeLinear(up);
-      },
-    }),
+    projectionAdd: (weights) => {
+      const linear = new StockLinear(weights);
+      return {
+        apply: (x, residual) => add(residual, linear.apply(x)),
+        dispose: () => linear.dispose(),
+      };
+    },
+    gatedUnit: (norm, gateWeights, upWeights, activation) => {
+      const gate = new StockLinear(gateWeights);
+      const up = new StockLinear(upWeights);
+      return {
+        apply: (x) => {
+          const input = rmsNorm(x, norm.weight, norm.eps);
+          return multiply(activate(gate.apply(input), activation), up.apply(input));
+        },
+        dispose: () => {
+          freeNorm(norm);
+          gate.dispose();
+          up.dispose();
+        },
+      };
+    },
     selfAttention: (spec) => new StockSelfAttention(spec),
-    head: (norm, head, embedding) => {
+    head: (norm, weights, embedding) => {
+      const own = weights === null ? null : new StockLinear(weights);
       const normed = (x: MlxArray) => rmsNorm(x, norm.weight, norm.eps);
       return {
         norm: normed,
-        apply: (x) => (head === null ? embedding.project(normed(x)) : linear(normed(x), head)),
+        apply: (x) => (own === null ? embedding.project(normed(x)) : own.apply(normed(x))),
         dispose: () => {
           freeNorm(norm);
-          if (head !== null) freeLinear(head);
+          own?.dispose();
         },
       };
     },
   };
 }
 
-function stockEmbedding(table: Matrix, activationDtype: "float32" | null): Embedding {
+function stockEmbedding(weights: Matrix, activationDtype: "float32" | null): Embedding {
+  const table = new StockMatrix(weights);
   return {
     lookup: (ids) => {
-      const rows = lookupRows(table, ids);
+      const rows = table.rows(ids);
       if (activationDtype === null || dtypeOf(rows) === activationDtype) return rows;
       return astype(rows, activationDtype);
     },
-    project: (x) => matrixProduct(x, table),
-    dispose: () => freeMatrix(table),
+    project: (x) => table.product(x),
+    dispose: () => table.dispose(),
   };
 }
 
 class StockSelfAttention implements SelfAttention {
   private readonly rope: Rope | null;
+  private readonly q: StockLinear;
+  private readonly k: StockLinear;
+  private readonly v: StockLinear;
 
   constructor(private readonly spec: SelfAttentionSpec) {
+    this.q = new StockLinear(spec.q);
+    this.k = new StockLinear(spec.k);
+    this.v = new StockLinear(spec.v);
     this.rope = spec.rope === null ? null : makeRope(spec.rope);
   }
 
   apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray {
-    const { norm, q, k, v } = this.spec;
+    const { norm } = this.spec;
     const input = rmsNorm(x, norm.weight, norm.eps);
-    return this.attend(linear(input, q), linear(input, k), linear(input, v), batch, layer);
+    return this.attend(this.q.apply(input), this.k.apply(input), this.v.apply(input), batch, layer);
   }
 
   private attend(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
@@ -168,9 +140,9 @@ class StockSelfAttention implements SelfAttention {
 
   dispose(): void {
     this.rope?.dispose();
-    const { norm, qNorm, kNorm, q, k, v } = this.spec;
+    const { norm, qNorm, kNorm } = this.spec;
     for (const weights of [norm, qNorm, kNorm]) freeNorm(weights);
-    for (const weights of [q, k, v]) freeLinear(weights);
+    for (const linear of [this.q, this.k, this.v]) linear.dispose();
   }
 }
 
