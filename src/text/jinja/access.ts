@@ -72,6 +72,7 @@ function numberAttribute(object: Value, name: string): Value | undefined {
   if (number === undefined) return undefined;
   if (name === "real") return number;
   if (name === "imag") return typeof number === "bigint" ? 0n : 0;
+  if (name === "is_integer" && typeof number === "number") return new Callable(name, () => Number.isInteger(number));
   if (typeof number !== "bigint") return undefined;
   return name === "numerator" ? number : name === "denominator" ? 1n : undefined;
 }

@@ -1,31 +1,31 @@
 /** Methods of list, tuple, dict and range: those that only read. */
 import { Bound } from "./bind.ts";
-import { equals } from "./compare.ts";
+import { equals, iterate, lengthOf } from "./compare.ts";
 import { Dict, DictView } from "./dict.ts";
 import { repr } from "./display.ts";
 import { TemplateError } from "./errors.ts";
 import type { Run } from "./run.ts";
-import { Callable, List, type Range, Tuple, type Value } from "./values.ts";
+import { Callable, List, type Range, type Tuple, type Value } from "./values.ts";
 
 /** The method bound to `owner`, undefined if its type has none of that name. */
 export function collectionMethod(owner: List | Tuple | Dict | Range, name: string): Callable | undefined {
   if (owner instanceof Dict) return dictMethod(owner, name);
-  return owner instanceof List || owner instanceof Tuple ? sequenceMethod(owner, name) : undefined;
+  return sequenceMethod(owner, name);
 }
 
-function sequenceMethod(owner: List | Tuple, name: string): Callable | undefined {
-  const { items } = owner;
+function sequenceMethod(owner: List | Tuple | Range, name: string): Callable | undefined {
+  const items = () => Array.from(iterate(owner));
   switch (name) {
     case "count":
       return new Callable(name, (run, args, keywords) => {
-        run.charge(items.length);
+        run.charge(lengthOf(owner));
         const value = new Bound(name, ["value"], args, keywords).value("value");
-        return BigInt(items.filter((item) => equals(item, value)).length);
+        return BigInt(items().filter((item) => equals(item, value)).length);
       });
     case "index":
       return new Callable(name, (run, args, keywords) => {
         const bound = new Bound(name, ["value", "start?", "stop?"], args, keywords);
-        return indexOf(run, items, bound);
+        return indexOf(run, items(), bound);
       });
     case "copy":
       return owner instanceof List ? new Callable(name, () => owner) : undefined;

@@ -119,7 +119,8 @@ function cut(text: string, precision: number | null): string {
 function character(value: Value): string {
   const text = textOf(value);
   if (text !== undefined && codePointLength(text) === 1) return text;
-  if (typeof value === "bigint" && value >= 0n && value <= 0x10ffffn) return String.fromCodePoint(Number(value));
+  const code = numberOf(value);
+  if (typeof code === "bigint" && code >= 0n && code <= 0x10ffffn) return String.fromCodePoint(Number(code));
   throw new TemplateError("%c requires int or char");
 }
 
