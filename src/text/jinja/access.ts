@@ -12,6 +12,7 @@ import type { Run } from "./run.ts";
 import { stringMethod } from "./string-methods.ts";
 import { codePointLength, codePoints, isFlat } from "./unicode.ts";
 import {
+  Callable,
   firstPresent,
   List,
   Markup,
