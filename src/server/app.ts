@@ -5,6 +5,7 @@
 import { openapi } from "@elysiajs/openapi";
 import { Elysia, ValidationError } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
+import { EngineCounters } from "./engine-counters.ts";
 import { invalidRequest, RequestError, toRequestError } from "./errors.ts";
 import { GenerationService } from "./generation/service.ts";
 import type { TextSource } from "./generation/text.ts";
@@ -36,6 +37,7 @@ export function createApp(parts: AppParts) {
   const { engine, options } = parts;
   const log = parts.log ?? (() => undefined);
   const service = parts.service ?? new GenerationService(parts);
+  const counters = new EngineCounters(engine);
   const startedAt = performance.now();
   const logError = (error: RequestError) => logCause(error, log);
 
@@ -74,10 +76,11 @@ export function createApp(parts: AppParts) {
     .get("/", () => ({ name: "mlx-dspark", version: options.version, docs: "/openapi" }), { detail: { hide: true } })
     .get(
       "/health",
-      () =>
+      async () =>
         healthBody({
           status: engine.status,
           text: parts.text(),
+          counters: await counters.read(),
           queue: service.queue(),
           options,
           uptimeSeconds: (performance.now() - startedAt) / 1000,

@@ -1,7 +1,7 @@
 /** `GET /health`: readiness and configuration, from the first second on and without a key (admin-metrics.md §1). */
 import { basename } from "node:path";
 import type { EngineStatus } from "../engine/client.ts";
-import type { LoadProgress } from "../engine/protocol.ts";
+import type { EngineStats, LoadProgress } from "../engine/protocol.ts";
 import { withoutPaths } from "./errors.ts";
 import type { TextSource } from "./generation/text.ts";
 import type { ServerOptions } from "./options.ts";
@@ -10,6 +10,8 @@ export interface HealthInput {
   readonly status: EngineStatus;
   /** Text side of the loaded model; null until it is read, also for a moment after the engine is ready. */
   readonly text: Pick<TextSource, "warnings"> | null;
+  /** Null: the engine thread has not told them. */
+  readonly counters: EngineStats | null;
   readonly queue: { readonly running: number; readonly waiting: number };
   readonly options: ServerOptions;
   readonly uptimeSeconds: number;
@@ -38,6 +40,7 @@ export function healthBody(input: HealthInput): Record<string, unknown> {
       max_batch: options.maxBatch,
       queue: input.queue,
       prefix_cache: false,
+      engine: input.counters === null ? null : engineCounters(input.counters),
       uptime_s: Math.floor(input.uptimeSeconds),
     };
   }
@@ -56,6 +59,18 @@ export function healthBody(input: HealthInput): Record<string, unknown> {
     error: status.state === "failed" ? withoutPaths(status.error.message) : null,
     version: options.version,
     uptime_s: Math.floor(input.uptimeSeconds),
+  };
+}
+
+/** Flat over any number of requests once the engine is idle: `live_arrays` and `active_bytes`. */
+function engineCounters(stats: EngineStats) {
+  return {
+    live_arrays: stats.liveArrays,
+    active_rows: stats.activeRows,
+    steps: stats.steps,
+    requests_done: stats.requestsDone,
+    active_bytes: stats.mlxActiveBytes,
+    cache_bytes: stats.mlxCacheBytes,
   };
 }
 
