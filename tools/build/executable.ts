@@ -9,7 +9,7 @@ import { basename, dirname, join, relative } from "node:path";
 import type { EmbeddedFile, EmbeddedFiles } from "../../src/engine/embedded/manifest.ts";
 import { version } from "../setup/versions.ts";
 import { stageLicenses } from "./licenses.ts";
-import { chosenPlatform, crossCompiling, deps, root } from "./platform.ts";
+import { chosenPlatform, crossCompiling, deps, type Platform, root } from "./platform.ts";
 
 /** Main program first. A worker is addressed by its file's name (`src/engine/worker-url.ts`), so names are unique. */
 const ENTRY_POINTS = ["src/main.ts", "src/engine/worker.ts"];
@@ -35,9 +35,12 @@ function packed(file: string, path: string): EmbeddedFile {
   return { path, source, compression: "zstd", bytes: bytes.byteLength, sha256: hash };
 }
 
-function embeddedFiles(folder: string): EmbeddedFiles {
+function embeddedFiles(platform: Platform): EmbeddedFiles {
+  const folder = platform.native;
   const names = readdirSync(folder, { recursive: true, withFileTypes: true });
   const paths = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  if (!existsSync(join(folder, "mlx/lib", platform.shim)))
+    throw new Error(`${folder} has no ${platform.shim}: run make`);
   const native = paths.sort().map((path) => packed(path, relative(folder, path)));
   const contents = sha256(new TextEncoder().encode(native.map((file) => `${file.path} ${file.sha256}`).join("\n")));
   const models = Object.entries(MODELS).map(([id, path]): [string, EmbeddedFile] => {
@@ -62,7 +65,7 @@ function manifestModule(files: EmbeddedFiles): string {
 
 const platform = chosenPlatform();
 stageLicenses(platform);
-const manifest = manifestModule(embeddedFiles(platform.native));
+const manifest = manifestModule(embeddedFiles(platform));
 // Compiled elsewhere and renamed: the old executable may be running.
 const output = join(root, "build/executable", platform.name, basename(platform.executable));
 mkdirSync(dirname(output), { recursive: true });

@@ -16,31 +16,36 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { requireTools, run } from "../setup/run.ts";
+import { libcxxStub } from "./libcxx-stub.ts";
 import { chosenPlatform, crossCompiling, deps, mlxC, type Platform, root } from "./platform.ts";
 
 /** Zig as a C++ cross compiler in the form that CMake wants: programs of one word. */
-function zigToolchain(folder: string): string[] {
+function zigToolchain(folder: string, wheel: string): string[] {
   const zig = join(deps, "ziglang/ziglang/zig");
   chmodSync(zig, 0o755);
   mkdirSync(folder, { recursive: true });
   const program = (name: string, command: string): string => {
     const path = join(folder, name);
-    writeFileSync(path, `#!/bin/sh\nexec "${zig}" ${command} "$@"\n`);
+    writeFileSync(path, `#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="${folder}/cache"\nexec "${zig}" ${command} "$@"\n`);
     chmodSync(path, 0o755);
     return path;
   };
+  const stub = join(folder, "libc++.1.tbd");
+  writeFileSync(stub, libcxxStub(wheel));
   // macOS 14 is what the mlx-metal wheel was made for.
   const target = "-target aarch64-macos.14.0";
   return [
     "-DCMAKE_SYSTEM_NAME=Darwin",
     "-DCMAKE_SYSTEM_PROCESSOR=arm64",
     "-DCMAKE_OSX_SYSROOT=",
-    "-DCMAKE_OSX_DEPLOYMENT_TARGET=",
+    "-DCMAKE_OSX_DEPLOYMENT_TARGET=14.0",
     `-DCMAKE_C_COMPILER=${program("cc", `cc ${target}`)}`,
     `-DCMAKE_CXX_COMPILER=${program("c++", `c++ ${target}`)}`,
+    // Use of the C++ library only as far as macOS 14 has it.
+    "-DCMAKE_CXX_FLAGS=-U_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS -D_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=1",
+    `-DCMAKE_SHARED_LINKER_FLAGS=-nostdlib++ ${stub}`,
     `-DCMAKE_AR=${program("ar", "ar")}`,
     `-DCMAKE_RANLIB=${program("ranlib", "ranlib")}`,
-    "-DCMAKE_INSTALL_NAME_TOOL=true",
   ];
 }
 
@@ -52,7 +57,7 @@ function configure(platform: Platform): void {
     ...(Bun.which("ninja") === null ? [`-DCMAKE_MAKE_PROGRAM=${bundledNinja}`] : []),
     `-DMLX_ROOT=${platform.wheel}`,
     `-DMLX_C_DIR=${mlxC}`,
-    ...(crossCompiling ? zigToolchain(join(root, "build/zig")) : []),
+    ...(crossCompiling ? zigToolchain(join(root, "build/zig"), platform.wheel) : []),
   ];
   const recorded = join(platform.shimBuild, "options.json");
   const wanted = JSON.stringify(options);

@@ -1,0 +1,83 @@
+# Everything that builds, checks and tests mlx-dspark. Each step runs only when its inputs changed.
+# Needed: GNU make, Node.js with npm, Python 3 with pip, cargo, CMake, a C++20 compiler.
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+BUN := node_modules/.bin/bun
+TOOL = command -v $(1) >/dev/null 2>&1 || { echo "missing tool: $(1): $(2)" >&2; exit 1; }
+
+# node_modules is for development; what npm records there says which lock file it was made from.
+NPM := node_modules/.package-lock.json
+DEPS := build/deps/.complete
+NATIVE := build/native/.complete
+EXECUTABLE := dist/mlx-dspark
+MACOS_DEPS := build/deps/.complete-macos
+MACOS_NATIVE := build/native-macos/.complete
+MACOS_EXECUTABLE := dist/macos-arm64/mlx-dspark
+
+SHIM_SOURCES := $(wildcard shim/* shim/*/*)
+SETUP_SOURCES := $(wildcard tools/setup/*.ts)
+NATIVE_TOOLS := tools/build/native.ts tools/build/platform.ts
+PROGRAM_SOURCES := $(shell find src metal -type f 2>/dev/null)
+EXECUTABLE_TOOLS := tools/build/executable.ts tools/build/licenses.ts tools/build/platform.ts
+
+.PHONY: all build demo test check bench bindings test-native dist-macos clean
+
+all: build
+build: $(EXECUTABLE)
+
+$(NPM): package-lock.json
+	@$(call TOOL,node,install Node.js 20 or newer (Debian: apt-get install nodejs npm))
+	@$(call TOOL,npm,install npm (Debian: apt-get install npm))
+	npm ci --no-audit --no-fund
+	@# An npm that runs no install scripts leaves Bun's stub in place.
+	@$(BUN) --version >/dev/null 2>&1 || node node_modules/bun/install.js
+	@touch $@
+
+$(DEPS): package.json $(SETUP_SOURCES) $(NPM)
+	$(BUN) tools/setup/natives.ts
+	@touch $@
+
+$(NATIVE): $(SHIM_SOURCES) $(NATIVE_TOOLS) $(DEPS)
+	$(BUN) tools/build/native.ts
+	@touch $@
+
+$(EXECUTABLE): $(PROGRAM_SOURCES) $(EXECUTABLE_TOOLS) package.json LICENSE $(NATIVE)
+	$(BUN) tools/build/executable.ts
+
+demo: $(EXECUTABLE)
+	$(EXECUTABLE) generate --prompt "Explain how rainbows form, in a few sentences."
+
+# The bindings belong to the sources: they are written only on request, and `check` compares them.
+bindings: $(DEPS)
+	$(BUN) tools/bindings/generate.ts
+
+check: $(DEPS)
+	$(BUN) tools/build/test.ts check
+
+test-native: $(NATIVE)
+	$(BUN) tools/build/test.ts native
+
+test: $(EXECUTABLE)
+	$(BUN) tools/build/test.ts check unit native e2e
+
+bench: $(NATIVE)
+	$(BUN) bench/run.ts
+
+$(MACOS_DEPS): $(DEPS)
+	$(BUN) tools/setup/natives.ts --macos
+	@touch $@
+
+$(MACOS_NATIVE): $(SHIM_SOURCES) $(NATIVE_TOOLS) $(MACOS_DEPS)
+	$(BUN) tools/build/native.ts --macos
+	@touch $@
+
+$(MACOS_EXECUTABLE): $(PROGRAM_SOURCES) $(EXECUTABLE_TOOLS) package.json LICENSE $(MACOS_NATIVE)
+	$(BUN) tools/build/executable.ts --macos
+
+dist-macos: $(MACOS_EXECUTABLE)
+	$(BUN) tools/build/test.ts macos
+
+clean:
+	rm -rf dist build/native build/native-macos build/shim build/shim-macos build/executable build/packed
