@@ -47,7 +47,8 @@ let words = new Uint32Array(8192 * WORDS_PER_SLOT);
 let base = 0;
 let count = 0;
 let depth = 0;
-let owned = 0;
+/** Kept handles: freeing anything else would corrupt memory, so that it is refused. */
+const owned = new Set<number>();
 
 /** Address of the slot for the next result; it holds zero, which makes mlx-c allocate a new handle. */
 export function slot(): number {
@@ -73,6 +74,7 @@ export function commit(): MlxArray {
 /** Puts a handle that a constructor returned on the stack; null is a failed call. */
 export function adopt(handle: number | null, op: string): MlxArray {
   if (handle === null) throw lastError(op);
+  if (depth === 0) native.mlx_array_free(handle);
   slot();
   const at = count * WORDS_PER_SLOT;
   words[at] = handle >>> 0;
@@ -115,22 +117,25 @@ export function keep(x: MlxArray): MlxArray {
       words[last] = 0;
       words[last + 1] = 0;
       count--;
-      owned++;
+      owned.add(x);
       return x;
     }
   }
   throw new MlxError("keep", "the handle belongs to no open scope (kept twice, or freed)");
 }
 
-/** Frees an owned handle. The data lives on while other arrays or pending work need it. */
+/**
+ * Frees an owned handle. The data lives on while other arrays or pending work need it.
+ * @throws MlxError when the handle is not owned: a scope's, or freed before
+ */
 export function free(x: MlxArray): void {
+  if (!owned.delete(x)) throw new MlxError("free", "the handle is not owned (never kept, or freed twice)");
   if (native.mlx_array_free(x) !== 0) throw lastError("free");
-  owned--;
 }
 
 /** Handles alive on this thread: those of open scopes and the owned ones. Flat over a long generation. */
 export function liveArrays(): number {
-  return count + owned;
+  return count + owned.size;
 }
 
 export function ndim(x: MlxArray): number {
@@ -162,10 +167,11 @@ export function bytesOf(x: MlxArray): number {
 
 /** The error of a failed op, with the shapes of its arguments. */
 export function failure(op: string, ...inputs: readonly MlxArray[]): MlxError {
-  return lastError(
-    op,
-    inputs.map((x) => (x === NONE ? "none" : `${dtypeOf(x)}[${shapeOf(x).join(",")}]`)),
-  );
+  return lastError(op, inputs.map(describe));
+}
+
+function describe(x: MlxArray): string {
+  return x === NONE ? "none" : `${dtypeOf(x)}[${shapeOf(x).join(",")}]`;
 }
 
 // --- data in ---
@@ -198,7 +204,7 @@ export function float32Array(values: ArrayLike<number>, shape: readonly number[]
   return newFromData(values instanceof Float32Array ? values : Float32Array.from(values), shape, "float32");
 }
 
-/** Copies values into a new bool array; any non-zero byte is true. */
+/** Copies values into a new bool array; each byte must be 0 or 1, others are not normalized. */
 export function boolArray(values: Uint8Array, shape: readonly number[] = [values.length]): MlxArray {
   return newFromData(values, shape, "bool");
 }
@@ -252,8 +258,9 @@ function dataAddress(x: MlxArray): Pointer {
   return Number(native.mlx_array_data_uint8(x)) as Pointer;
 }
 
-/** The first element of an int32 or uint32 array, evaluated if need be, without a copy of the rest. */
+/** The first element of a non-empty int32 or uint32 array, evaluated if need be, without a copy of the rest. */
 export function firstInt(x: MlxArray): number {
+  if (sizeOf(x) === 0) throw new MlxError("first_int", "the array is empty", [describe(x)]);
   const address = dataAddress(x);
   return dtypeOf(x) === "uint32" ? read.u32(address, 0) : read.i32(address, 0);
 }

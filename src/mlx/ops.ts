@@ -39,14 +39,14 @@ type Binary =
 
 function unary(op: Unary): (a: MlxArray) => MlxArray {
   return (a) => {
-    if (native[op](slot(), a, stream) !== 0) throw failure(op, a);
+    if (native[op](slot(), a, stream) !== 0) throw failure(op.slice("mlx_".length), a);
     return commit();
   };
 }
 
 function binary(op: Binary): (a: MlxArray, b: MlxArray) => MlxArray {
   return (a, b) => {
-    if (native[op](slot(), a, b, stream) !== 0) throw failure(op, a, b);
+    if (native[op](slot(), a, b, stream) !== 0) throw failure(op.slice("mlx_".length), a, b);
     return commit();
   };
 }
