@@ -1,5 +1,5 @@
 // The shim's C surface under the address and undefined-behaviour sanitizers: every function of dspark.h with right and
-// with wrong arguments. Values are small enough to be checked by hand. Prints "N passed, N failed".
+// with wrong arguments. Values are small enough to be checked by hand. Prints "N ok, N not ok".
 #include "dspark.h"
 
 #include <cmath>
@@ -71,6 +71,8 @@ bool close_to(const std::vector<float>& got, const std::vector<float>& want, flo
 // A file with `bytes`, gone with the object.
 struct TemporaryFile {
   explicit TemporaryFile(const std::vector<float>& values) {
+    const char* folder = std::getenv("TMPDIR");
+    path = std::string(folder == nullptr ? P_tmpdir : folder) + "/shim-test-XXXXXX";
     const int fd = mkstemp(path.data());
     const size_t size = values.size() * sizeof(float);
     if (fd < 0 || write(fd, values.data(), size) != static_cast<ssize_t>(size)) {
@@ -81,7 +83,7 @@ struct TemporaryFile {
   ~TemporaryFile() {
     unlink(path.c_str());
   }
-  std::string path = "/tmp/shim-test-XXXXXX";
+  std::string path;
 };
 
 void errors_are_recorded() {
@@ -238,10 +240,10 @@ int main() {
     failures_in_test = 0;
     test();
     (failures_in_test == 0 ? passed : failed)++;
-    std::printf("%s %s\n", failures_in_test == 0 ? "ok  " : "FAIL", name);
+    std::printf("%s %s\n", failures_in_test == 0 ? "ok    " : "not ok", name);
   }
   mlx_stream_free(stream);
   mlx_device_free(device);
-  std::printf("%d passed, %d failed\n", passed, failed);
+  std::printf("%d ok, %d not ok\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }

@@ -1,0 +1,118 @@
+/**
+ * Runs the named suites one after the other, adds up their counts, and ends with "N passed, N failed" alone on a line.
+ * Exit code 0 only when every suite ran and nothing failed; a suite that dies counts as a failure.
+ *
+ * Usage: bun tools/build/test.ts check|unit|native|e2e|macos …
+ */
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { root } from "./platform.ts";
+
+interface Count {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+/** Tests of what is checked in, which need no build. */
+const STATIC_TESTS = ["test/architecture/", "test/bindings.test.ts"];
+const E2E_TESTS = "test/e2e/";
+const MACOS_TEST = "test/e2e/macos-executable.test.ts";
+/** Generous: the machine may be busy, and a hang is still found. */
+const TEST_TIMEOUT_MS = 120_000;
+
+const bin = (name: string) => join(root, "node_modules/.bin", name);
+const NONE: Count = { passed: 0, failed: 0, skipped: 0 };
+
+function execute(command: readonly string[]): { readonly ok: boolean; readonly signal: string | number | undefined } {
+  console.log(`\n$ ${command.map((word) => word.replace(`${root}/`, "")).join(" ")}`);
+  const { exitCode, signalCode } = Bun.spawnSync([...command], {
+    cwd: root,
+    stdio: ["ignore", "inherit", "inherit"],
+    // What tests unpack and convert stays out of the user's cache.
+    env: { ...process.env, MLX_DSPARK_CACHE: join(root, "build/test/cache") },
+  });
+  return { ok: exitCode === 0, signal: signalCode };
+}
+
+function one(ok: boolean): Count {
+  return { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 };
+}
+
+function add(a: Count, b: Count): Count {
+  return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
+}
+
+/** `bun test` on files, counted by its JUnit report. */
+function bunTest(name: string, files: readonly string[]): Count {
+  if (files.length === 0) return NONE;
+  const report = join(root, "build/test", `${name}.xml`);
+  mkdirSync(dirname(report), { recursive: true });
+  rmSync(report, { force: true });
+  const { ok, signal } = execute([
+    process.execPath,
+    "test",
+    "--only-failures",
+    `--timeout=${TEST_TIMEOUT_MS}`,
+    "--reporter=junit",
+    `--reporter-outfile=${report}`,
+    ...files.map((file) => `./${file}`),
+  ]);
+  const totals = existsSync(report) ? /<testsuites [^>]*>/.exec(readFileSync(report, "utf8"))?.[0] : undefined;
+  if (totals === undefined) {
+    console.log(`the tests of "${name}" ended without a report${signal === undefined ? "" : ` (${signal})`}`);
+    return one(false);
+  }
+  const attribute = (key: string) => Number(new RegExp(` ${key}="(\\d+)"`).exec(totals)?.[1] ?? Number.NaN);
+  const [tests, failed, skipped] = [attribute("tests"), attribute("failures"), attribute("skipped")];
+  const count = { passed: tests - failed - skipped, failed, skipped };
+  // An error outside of a test fails the run without failing a test.
+  return !ok && failed === 0 ? add(count, one(false)) : count;
+}
+
+const allTests = [...new Bun.Glob("test/**/*.test.ts").scanSync({ cwd: root })].sort();
+const isStatic = (file: string) => STATIC_TESTS.some((place) => file.startsWith(place));
+
+const SUITES: Readonly<Record<string, () => Count>> = {
+  check: () =>
+    [
+      one(execute([bin("biome"), "check", "--error-on-warnings", "."]).ok),
+      one(execute([bin("tsc"), "--noEmit", "-p", "."]).ok),
+      bunTest("check", allTests.filter(isStatic)),
+    ].reduce(add),
+  unit: () =>
+    bunTest(
+      "unit",
+      allTests.filter((file) => !isStatic(file) && !file.startsWith(E2E_TESTS)),
+    ),
+  native: () => {
+    if (!execute([process.execPath, "tools/build/native.ts", "--sanitized"]).ok) return one(false);
+    console.log("\n$ build/shim/shim_test");
+    const { stdout, exitCode } = Bun.spawnSync([join(root, "build/shim/shim_test")], { stderr: "inherit" });
+    console.log(stdout.toString().trimEnd());
+    const [, passed, failed] = /^(\d+) ok, (\d+) not ok$/m.exec(stdout.toString()) ?? [];
+    if (passed === undefined || failed === undefined) return one(false);
+    const count = { passed: Number(passed), failed: Number(failed), skipped: 0 };
+    // Leaks are found after the last test.
+    return exitCode !== 0 && count.failed === 0 ? add(count, one(false)) : count;
+  },
+  e2e: () =>
+    bunTest(
+      "e2e",
+      allTests.filter((file) => file.startsWith(E2E_TESTS)),
+    ),
+  macos: () => bunTest("macos", [MACOS_TEST]),
+};
+
+const asked = process.argv.slice(2);
+let total = NONE;
+for (const name of asked) {
+  const suite = SUITES[name];
+  if (suite === undefined) throw new Error(`no suite ${name}; there are ${Object.keys(SUITES).join(", ")}`);
+  const count = suite();
+  console.log(`suite ${name}: passed ${count.passed}, failed ${count.failed}, skipped ${count.skipped}`);
+  total = add(total, count);
+}
+const skipped = total.skipped > 0 ? `, ${total.skipped} skipped` : "";
+console.log(`\n${total.passed} passed, ${total.failed} failed${skipped}`);
+process.exit(total.failed === 0 && total.passed > 0 ? 0 : 1);
