@@ -300,7 +300,8 @@ export function ropeAt(
 
 /**
  * softmax(scale · q·kᵀ + mask)·v with float32 softmax. q [B,Hq,T,D], k and v [B,Hkv,S,D]; grouped-query attention by
- * the head counts. `causal` aligns the last query with the last key; a bool `mask` marks what is seen.
+ * the head counts. `causal` aligns the last query with the last key; a bool `mask` marks what is seen. `sinks` [Hq] are
+ * logits that take part in the softmax and give no value.
  */
 export function attention(
   q: MlxArray,
@@ -308,6 +309,7 @@ export function attention(
   v: MlxArray,
   scale: number,
   mask: MlxArray | "causal" | "none",
+  sinks: MlxArray = NONE,
 ): MlxArray {
   const mode = typeof mask === "number" ? "array" : mask === "causal" ? "causal" : "";
   const maskArray = typeof mask === "number" ? mask : NONE;
@@ -320,7 +322,7 @@ export function attention(
       scale,
       cString(mode),
       maskArray,
-      NONE,
+      sinks,
       false,
       stream,
     ) !== 0

@@ -31,6 +31,7 @@ export class DecoderModel implements TargetModel {
   readonly vocabSize: number;
   readonly hiddenSize: number;
   readonly layers: number;
+  readonly embedScale = 1;
   readonly maxPositions: number | null;
   readonly capabilities: Capabilities;
   readonly kvValuesPerToken: number;
@@ -60,6 +61,7 @@ export class DecoderModel implements TargetModel {
   forward(ids: MlxArray, batch: StepBatch, taps: readonly number[] = []): ForwardResult {
     const tapped: MlxArray[] = [];
     let h = this.parts.embedding.lookup(ids);
+    if (taps.includes(-1)) tapped.push(h);
     for (const [index, layer] of this.parts.layers.entries()) {
       h = layer.output.apply(layer.attention.apply(h, batch, index), h);
       h = layer.down.apply(layer.gatedUnit.apply(h), h);
@@ -74,6 +76,14 @@ export class DecoderModel implements TargetModel {
 
   logits(hidden: MlxArray): MlxArray {
     return this.parts.head.apply(hidden);
+  }
+
+  embed(ids: MlxArray): MlxArray {
+    return this.parts.embedding.lookup(ids);
+  }
+
+  head(x: MlxArray): MlxArray {
+    return this.parts.head.project(x);
   }
 
   dispose(): void {

@@ -1,6 +1,7 @@
 /** What a target model is to the engine: a forward over ragged rows, and the facts that decide how it may be used. */
 import type { MlxArray } from "../mlx/array.ts";
 import type { LayerState, StateFactory, StepBatch } from "../nn/layer-state.ts";
+import type { TargetParts } from "../nn/target-parts.ts";
 
 /** Read from the model object, so that no list of model names is needed anywhere. */
 export interface Capabilities {
@@ -21,12 +22,9 @@ export interface ForwardResult {
   readonly taps: MlxArray | null;
 }
 
-export interface TargetModel {
+export interface TargetModel extends TargetParts {
   /** The config's model_type as routed, e.g. "llama". */
   readonly family: string;
-  readonly vocabSize: number;
-  readonly hiddenSize: number;
-  readonly layers: number;
   /** Positions that the model was made for; null: unknown. */
   readonly maxPositions: number | null;
   readonly capabilities: Capabilities;
@@ -37,7 +35,7 @@ export interface TargetModel {
   /**
    * One forward of all tokens of the batch; appends to each row's states. To be called inside a scope.
    * @param ids int32 or uint32 [R]
-   * @param taps ascending layer indices
+   * @param taps ascending layer indices; −1 is the embedding's output
    */
   forward(ids: MlxArray, batch: StepBatch, taps?: readonly number[]): ForwardResult;
   /** Final norm of hidden rows [n, hidden]. */

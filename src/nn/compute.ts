@@ -36,6 +36,8 @@ export interface GatedUnit extends Block {
 export interface Head extends Block {
   /** The final norm alone. */
   norm(x: MlxArray): MlxArray;
+  /** The product alone: what a drafter with a norm of its own borrows. */
+  project(x: MlxArray): MlxArray;
   apply(x: MlxArray): MlxArray;
 }
 

@@ -56,9 +56,11 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
     head: (norm, weights, embedding) => {
       const own = weights === null ? null : new StockLinear(weights);
       const normed = (x: MlxArray) => rmsNorm(x, norm.weight, norm.eps);
+      const project = (x: MlxArray) => (own === null ? embedding.project(x) : own.apply(x));
       return {
         norm: normed,
-        apply: (x) => (own === null ? embedding.project(normed(x)) : own.apply(normed(x))),
+        project,
+        apply: (x) => project(normed(x)),
         dispose: () => {
           freeNorm(norm);
           own?.dispose();
