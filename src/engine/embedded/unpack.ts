@@ -5,6 +5,7 @@
  */
 import {
   closeSync,
+  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
@@ -35,7 +36,9 @@ export class DamagedExecutable extends Error {
 /** True when every file is in `folder` with its size; contents were checked when they were written. */
 export function isComplete(folder: string, files: readonly EmbeddedFile[]): boolean {
   return files.every((file) => {
-    const stat = statSync(join(folder, file.path), { throwIfNoEntry: false });
+    const path = join(folder, file.path);
+    // existsSync is false, where statSync throws, for a path through a file or a closed folder.
+    const stat = existsSync(path) ? statSync(path, { throwIfNoEntry: false }) : undefined;
     return stat?.isFile() === true && stat.size === file.bytes;
   });
 }
