@@ -41,6 +41,19 @@ function wheel(folder: string, requirement: string, platform?: string): void {
   renameSync(partial, target);
 }
 
+/**
+ * rustup's cargo finds its toolchains below the home folder of who installed it. Where HOME is another (an empty one,
+ * in a clean build), they still lie beside the folder of the cargo that was found.
+ */
+function cargoEnvironment(): Record<string, string> {
+  const works = (env: Record<string, string>) =>
+    Bun.spawnSync(["cargo", "--version"], { env: { ...process.env, ...env }, stderr: "ignore" }).exitCode === 0;
+  if (works({})) return {};
+  const env = { RUSTUP_HOME: join(Bun.which("cargo") ?? "", "../../../.rustup") };
+  if (works(env)) return env;
+  throw new Error("cargo is there but does not run (try: cargo --version); with rustup: rustup default stable");
+}
+
 /** The crate is vendored by cargo, which checks its hash; only its `mlx-c` folder is used, nothing of it is compiled as Rust. */
 function mlxC(): void {
   const target = join(deps, `mlx-c-${native.mlxC}`);
@@ -53,7 +66,7 @@ function mlxC(): void {
     join(partial, "Cargo.toml"),
     `[package]\nname = "deps"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nmlx-sys = "=${native.mlxSys}"\n`,
   );
-  run(["cargo", "vendor", "--quiet", "vendor"], partial);
+  run(["cargo", "vendor", "--quiet", "vendor"], partial, cargoEnvironment());
   const sources = join(partial, "vendor/mlx-sys/src/mlx-c");
   writeFileSync(join(sources, PIN_FILE), `mlx-sys==${native.mlxSys}`);
   renameSync(sources, target);

@@ -16,8 +16,13 @@ export function requireTools(names: readonly string[]): void {
 }
 
 /** Runs a command; its output is shown only when it fails. Returns stdout. */
-export function run(command: readonly string[], cwd?: string): string {
-  const result = Bun.spawnSync([...command], { ...(cwd === undefined ? {} : { cwd }), stdout: "pipe", stderr: "pipe" });
+export function run(command: readonly string[], cwd?: string, env: Readonly<Record<string, string>> = {}): string {
+  const result = Bun.spawnSync([...command], {
+    ...(cwd === undefined ? {} : { cwd }),
+    env: { ...process.env, ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
   if (result.exitCode !== 0) {
     throw new Error(`${command.join(" ")} failed (exit ${result.exitCode}):\n${result.stdout}${result.stderr}`);
   }
