@@ -19,36 +19,29 @@ export class GrowingKv implements AttendingState {
 
   attend(q: MlxArray, k: MlxArray, v: MlxArray, scale: number): MlxArray {
     const count = dim(k, 2);
-    const keys = this.append(this.keys, k, count);
-    const values = this.append(this.values, v, count);
-    this.keys = keys.buffer;
-    this.values = values.buffer;
-    this.capacity = keys.capacity;
-    this.length += count;
-    return attention(q, keys.held, values.held, scale, count > 1 ? "causal" : "none");
+    const end = this.length + count;
+    const capacity = end > this.capacity ? nextCapacity(this.capacity, end, this.capacityMax) : this.capacity;
+    // Each buffer is owned as soon as it is made: an error in between must leave nothing freed twice.
+    this.keys = this.append(this.keys, k, capacity);
+    this.values = this.append(this.values, v, capacity);
+    this.capacity = capacity;
+    this.length = end;
+    const held = (x: MlxArray) => slice(x, [0, 0, 0, 0], [1, dim(x, 1), end, dim(x, 3)]);
+    return attention(q, held(this.keys), held(this.values), scale, count > 1 ? "causal" : "none");
   }
 
-  private append(
-    old: MlxArray | null,
-    added: MlxArray,
-    count: number,
-  ): { buffer: MlxArray; held: MlxArray; capacity: number } {
-    const heads = dim(added, 1);
-    const width = dim(added, 3);
-    const end = this.length + count;
+  /** The buffer with `added` behind what is held; takes the place of `old`, which is freed. */
+  private append(old: MlxArray | null, added: MlxArray, capacity: number): MlxArray {
+    const [heads, count, width] = [dim(added, 1), dim(added, 2), dim(added, 3)];
     let buffer = old;
-    let capacity = this.capacity;
-    if (end > capacity) {
-      capacity = nextCapacity(capacity, end, this.capacityMax);
+    if (buffer === null || capacity > this.capacity) {
       const room = zeros([1, heads, capacity - this.length, width], dtypeOf(added));
       buffer = old === null ? room : concatenate([slice(old, [0, 0, 0, 0], [1, heads, this.length, width]), room], 2);
     }
-    if (buffer === null) throw new RangeError("an empty append");
-    const written = sliceUpdate(buffer, added, [0, 0, this.length, 0], [1, heads, end, width]);
-    const held = slice(written, [0, 0, 0, 0], [1, heads, end, width]);
-    const kept = keep(written);
+    const end = this.length + count;
+    const written = keep(sliceUpdate(buffer, added, [0, 0, this.length, 0], [1, heads, end, width]));
     if (old !== null) free(old);
-    return { buffer: kept, held, capacity };
+    return written;
   }
 
   trim(count: number): void {
@@ -65,7 +58,7 @@ export class GrowingKv implements AttendingState {
   }
 
   dispose(): void {
-    for (const x of this.arrays()) free(x);
+    for (const x of [this.keys, this.values]) if (x !== null) free(x);
     this.keys = null;
     this.values = null;
     this.capacity = 0;

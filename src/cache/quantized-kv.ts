@@ -55,16 +55,16 @@ export class QuantizedKv implements AttendingState {
     const count = dim(k, 2);
     const end = this.length + count;
     const capacity = end > this.capacity ? nextCapacity(this.capacity, end, this.capacityMax) : this.capacity;
-    const keys = this.append(this.keys, k, capacity, end);
-    const values = this.append(this.values, v, capacity, end);
-    this.keys = keys.buffers;
-    this.values = values.buffers;
+    // Each set of buffers is owned as soon as it is made: an error in between must leave nothing freed twice.
+    this.keys = this.append(this.keys, k, capacity, end);
+    this.values = this.append(this.values, v, capacity, end);
     this.capacity = capacity;
     this.length = end;
-    return this.attention(q, keys.held, values.held, scale);
+    return this.attention(q, held(this.keys, end), held(this.values, end), scale);
   }
 
-  private append(old: QuantizedParts | null, added: MlxArray, capacity: number, end: number) {
+  /** The buffers with `added` behind what is held; they take the place of `old`, which is freed. */
+  private append(old: QuantizedParts | null, added: MlxArray, capacity: number, end: number): QuantizedParts {
     const fresh = quantize(added, this.groupSize, this.bits, "affine");
     const part = (name: "weight" | "scales" | "biases") => {
       const update = fresh[name];
@@ -72,19 +72,15 @@ export class QuantizedKv implements AttendingState {
       const room = (rows: number) => zeros([1, heads, rows, width], dtypeOf(update));
       let buffer = old === null ? room(capacity) : old[name];
       if (old !== null && capacity > this.capacity) {
-        const held = slice(buffer, [0, 0, 0, 0], [1, heads, this.length, width]);
-        buffer = concatenate([held, room(capacity - this.length)], 2);
+        const before = slice(buffer, [0, 0, 0, 0], [1, heads, this.length, width]);
+        buffer = concatenate([before, room(capacity - this.length)], 2);
       }
-      const written = sliceUpdate(buffer, update, [0, 0, this.length, 0], [1, heads, end, width]);
-      const held = slice(written, [0, 0, 0, 0], [1, heads, end, width]);
-      return { buffer: keep(written), held };
+      return sliceUpdate(buffer, update, [0, 0, this.length, 0], [1, heads, end, width]);
     };
-    const parts = { weight: part("weight"), scales: part("scales"), biases: part("biases") };
+    const written = { weight: part("weight"), scales: part("scales"), biases: part("biases") };
+    for (const x of Object.values(written)) keep(x);
     if (old !== null) freeParts(old);
-    return {
-      buffers: { weight: parts.weight.buffer, scales: parts.scales.buffer, biases: parts.biases.buffer },
-      held: { weight: parts.weight.held, scales: parts.scales.held, biases: parts.biases.held },
-    };
+    return written;
   }
 
   private attention(q: MlxArray, keys: QuantizedParts, values: QuantizedParts, scale: number): MlxArray {
@@ -132,12 +128,18 @@ export class QuantizedKv implements AttendingState {
   }
 
   dispose(): void {
-    for (const x of this.arrays()) free(x);
+    for (const parts of [this.keys, this.values]) if (parts !== null) freeParts(parts);
     this.keys = null;
     this.values = null;
     this.capacity = 0;
     this.length = 0;
   }
+}
+
+/** Rows [0, end) of each part. */
+function held(parts: QuantizedParts, end: number): QuantizedParts {
+  const rows = (x: MlxArray) => slice(x, [0, 0, 0, 0], [1, dim(x, 1), end, dim(x, 3)]);
+  return { weight: rows(parts.weight), scales: rows(parts.scales), biases: rows(parts.biases) };
 }
 
 function freeParts(parts: QuantizedParts): void {

@@ -30,9 +30,10 @@ export class RotatingKv implements AttendingState {
     const compact = this.end + count > this.capacity;
     const start = compact ? retained : this.end;
     const capacity = compact ? retained + count + ROOM : this.capacity;
+    // Each buffer is owned as soon as it is made: an error in between must leave nothing freed twice.
     const keys = this.append(this.keys, k, count, compact, retained, capacity);
-    const values = this.append(this.values, v, count, compact, retained, capacity);
     this.keys = keys;
+    const values = this.append(this.values, v, count, compact, retained, capacity);
     this.values = values;
     this.capacity = capacity;
     this.end = start + count;
@@ -99,7 +100,7 @@ export class RotatingKv implements AttendingState {
   }
 
   dispose(): void {
-    for (const x of this.arrays()) free(x);
+    for (const x of [this.keys, this.values]) if (x !== null) free(x);
     this.keys = null;
     this.values = null;
     this.capacity = 0;
