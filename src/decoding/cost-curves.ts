@@ -34,6 +34,8 @@ export class CostCurves {
   private readonly plain: number | null;
   private readonly slope: Curve | null;
   private readonly rawVerify: Curve;
+  /** Prices at `depth0` by cap: asked for several times a round. */
+  private readonly flatRounds = new Map<number, number>();
 
   /** @throws RangeError when a curve has no points */
   constructor(costs: MeasuredCosts) {
@@ -63,11 +65,15 @@ export class CostCurves {
 
   /** ms of a round with `cap` drafts of the drafter; 0: a plain step. */
   roundMs(cap: number, depth = 0): number {
-    const ms =
-      cap === 0
-        ? (this.plain ?? interpolate(this.verify, 1)) + this.depthMs(1, depth)
-        : this.draftMs(cap) + this.verifyMs(cap + 1, depth) + this.overhead;
-    return Math.max(ms, MS_FLOOR);
+    let flat = this.flatRounds.get(cap);
+    if (flat === undefined) {
+      flat =
+        cap === 0
+          ? (this.plain ?? interpolate(this.verify, 1))
+          : this.draftMs(cap) + interpolate(this.verify, cap + 1) + this.overhead;
+      this.flatRounds.set(cap, flat);
+    }
+    return Math.max(flat + this.depthMs(cap + 1, depth), MS_FLOOR);
   }
 
   /** ms of one forward of `rows` rows in all with the longest draft `longest`, the overhead included: for batches. */
