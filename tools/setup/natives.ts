@@ -76,9 +76,7 @@ function mlxC(): void {
 function ninja(): void {
   if (Bun.which("ninja") !== null) return;
   wheel("ninja", `ninja==${native.ninja}`);
-  const found = [...new Bun.Glob("**/ninja").scanSync({ cwd: join(deps, "ninja"), onlyFiles: true })];
-  const binary = found.find((path) => path.includes("bin/"));
-  if (binary === undefined) throw new Error("the ninja wheel holds no ninja binary for this machine");
+  const binary = `ninja-${native.ninja}.data/scripts/ninja`;
   run(["chmod", "+x", join(deps, "ninja", binary)]);
   run(["ln", "-sf", join("ninja", binary), join(deps, "ninja-bin")]);
 }
