@@ -1,0 +1,142 @@
+/**
+ * Reads a drafter's checked tensors into arrays and packs its matrices: 4 bits in groups of 64 unless told otherwise.
+ * Floats are widened first where the device computes in float32. Matrices that are always applied to the same input are
+ * joined, row under row, which changes no row of the product. drafters.md §6.
+ */
+import type { SafetensorsDtype } from "../checkpoint/safetensors-dtype.ts";
+import { type Checkpoint, readTensorBytes } from "../checkpoint/safetensors-set.ts";
+import {
+  bytesOf,
+  concatenate,
+  type Dtype,
+  dim,
+  dtypeOf,
+  evaluate,
+  free,
+  keep,
+  type MlxArray,
+  NONE,
+  scalar,
+  scope,
+} from "../mlx/array.ts";
+import { readTensor } from "../mlx/file.ts";
+import { add, astype, quantize } from "../mlx/ops.ts";
+import type { LinearWeights, Matrix, NormWeights } from "../nn/weights.ts";
+import { DrafterError } from "./errors.ts";
+
+const FLOATS: Readonly<Partial<Record<SafetensorsDtype, Dtype>>> = {
+  F16: "float16",
+  BF16: "bfloat16",
+  F32: "float32",
+};
+const GROUP = 64;
+
+/** 0 keeps the matrices as they are. */
+export type DrafterBits = 0 | 2 | 3 | 4 | 5 | 6 | 8;
+
+export interface WeightOptions {
+  readonly bits: DrafterBits;
+  /** What floats are widened to; null keeps the file's. */
+  readonly dtype: "float32" | null;
+  /** Norm weights are stored as w − 1. */
+  readonly offsetNorms: boolean;
+  readonly eps: number;
+}
+
+export class DrafterWeights {
+  private readonly made: MlxArray[] = [];
+  /** Bytes of all arrays made. */
+  bytes = 0;
+
+  constructor(
+    private readonly checkpoint: Checkpoint,
+    private readonly options: WeightOptions,
+  ) {}
+
+  /** A tensor as it is, or cast. */
+  array(name: string, dtype?: Dtype): MlxArray {
+    const [array = NONE] = this.own((read) => {
+      const stored = read(name);
+      return [dtype === undefined || dtype === dtypeOf(stored) ? stored : astype(stored, dtype)];
+    });
+    return array;
+  }
+
+  norm(name: string): NormWeights {
+    const { offsetNorms, eps } = this.options;
+    const [weight = NONE] = this.own((read) => {
+      const stored = read(`${name}.weight`);
+      return [offsetNorms ? add(stored, scalar(1, dtypeOf(stored))) : stored];
+    });
+    return { weight, eps };
+  }
+
+  /** A linear of one or more modules, joined row under row. */
+  linear(paths: readonly string[], bias: boolean, packed = true): LinearWeights {
+    const matrix = this.matrix(paths, packed);
+    const [vector = NONE] = bias
+      ? this.own((read) => {
+          const parts = paths.map((path) => read(`${path}.bias`));
+          return [concatenate(parts, 0)];
+        })
+      : [];
+    const shapes = paths.map((path) => this.checkpoint.tensors.get(`${path}.weight`)?.shape ?? []);
+    const outFeatures = shapes.reduce((sum, [out = 0]) => sum + out, 0);
+    return { matrix, bias: vector, inFeatures: shapes[0]?.[1] ?? 0, outFeatures };
+  }
+
+  matrix(paths: readonly string[], packed = true): Matrix {
+    const { bits } = this.options;
+    const parts = this.own((read) => {
+      const rows = paths.map((path) => read(`${path}.weight`));
+      const plain = concatenate(rows, 0);
+      if (!packed || bits === 0 || dim(plain, 1) % GROUP !== 0) return [plain];
+      const { weight, scales, biases } = quantize(plain, GROUP, bits, "affine");
+      return [weight, scales, biases];
+    });
+    const [weight = NONE, scales, biases] = parts;
+    if (scales === undefined || biases === undefined || bits === 0) return { kind: "plain", weight };
+    return { kind: "quantized", weight, scales, biases, groupSize: GROUP, bits, mode: "affine" };
+  }
+
+  /** The values of an integer tensor. */
+  integers(name: string): number[] {
+    const place = this.checkpoint.tensors.get(name);
+    const bytes = readTensorBytes(this.checkpoint, name);
+    if (place?.dtype === "I32") return [...new Int32Array(bytes.buffer)];
+    if (place?.dtype === "I64") return Array.from(new BigInt64Array(bytes.buffer), Number);
+    throw new DrafterError(this.checkpoint.dir, "tensors", `${name} is ${place?.dtype}, not a list of integers`);
+  }
+
+  /** Frees everything, after a failed load. */
+  discard(): void {
+    for (const x of this.made) free(x);
+    this.made.length = 0;
+  }
+
+  /** Computes arrays, from tensors that live only meanwhile, and keeps them for the drafter. */
+  own(make: (read: (name: string) => MlxArray) => MlxArray[]): MlxArray[] {
+    return scope(() => {
+      const arrays = make((name) => this.read(name));
+      evaluate(arrays);
+      for (const x of arrays) {
+        this.made.push(keep(x));
+        this.bytes += bytesOf(x);
+      }
+      return arrays;
+    });
+  }
+
+  private read(name: string): MlxArray {
+    const { dir, tensors } = this.checkpoint;
+    const place = tensors.get(name);
+    if (place === undefined) throw new DrafterError(dir, "tensors", `${name} is missing`);
+    const dtype = FLOATS[place.dtype];
+    if (dtype === undefined) {
+      throw new DrafterError(dir, "tensors", `${name} is ${place.dtype}; drafters are read in F32, F16 and BF16`);
+    }
+    const stored = readTensor(place.file, place.offset, place.shape, dtype);
+    const wanted = this.options.dtype;
+    return wanted === null || dtype === wanted ? stored : astype(stored, wanted);
+  }
+}
