@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { requireTools, run } from "../setup/run.ts";
+import { requireTools, run, step } from "../setup/run.ts";
 import { libcxxStub } from "./libcxx-stub.ts";
 import { chosenPlatform, crossCompiling, deps, mlxC, type Platform, root } from "./platform.ts";
 
@@ -76,13 +76,15 @@ function stage(from: string, to: string): void {
   renameSync(partial, to);
 }
 
-const platform = chosenPlatform();
-requireTools(["cmake", ...(crossCompiling ? [] : ["c++"])]);
-configure(platform);
-if (process.argv.includes("--sanitized")) run(["cmake", "--build", platform.shimBuild, "--target", "shim_test"]);
-else {
-  run(["cmake", "--build", platform.shimBuild]);
-  const files = platform.libraries.flatMap((glob) => [...new Bun.Glob(glob).scanSync({ cwd: platform.wheel })]);
-  for (const file of files) stage(join(platform.wheel, file), join(platform.native, file));
-  stage(join(platform.shimBuild, platform.shim), join(platform.native, "mlx/lib", basename(platform.shim)));
-}
+await step(() => {
+  const platform = chosenPlatform();
+  requireTools(["cmake", ...(crossCompiling ? [] : ["c++"])]);
+  configure(platform);
+  if (process.argv.includes("--sanitized")) run(["cmake", "--build", platform.shimBuild, "--target", "shim_test"]);
+  else {
+    run(["cmake", "--build", platform.shimBuild]);
+    const files = platform.libraries.flatMap((glob) => [...new Bun.Glob(glob).scanSync({ cwd: platform.wheel })]);
+    for (const file of files) stage(join(platform.wheel, file), join(platform.native, file));
+    stage(join(platform.shimBuild, platform.shim), join(platform.native, "mlx/lib", basename(platform.shim)));
+  }
+});

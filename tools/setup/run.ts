@@ -1,4 +1,4 @@
-/** Running the tools that set-up needs, with an error that says how to get a missing one. */
+/** Running the tools that set-up and build need, with an error that says how to get a missing one. */
 
 const HOW_TO_GET: Readonly<Record<string, string>> = {
   python3: "install Python 3 with pip (Debian: apt-get install python3 python3-pip; macOS: xcode-select --install)",
@@ -27,4 +27,14 @@ export function run(command: readonly string[], cwd?: string, env: Readonly<Reco
     throw new Error(`${command.join(" ")} failed (exit ${result.exitCode}):\n${result.stdout}${result.stderr}`);
   }
   return result.stdout.toString();
+}
+
+/** Runs a build step; what it throws is told as a message, without a stack, and ends the process with 1. */
+export async function step(work: () => void | Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : String(error));
+    process.exit(1);
+  }
 }
