@@ -1,22 +1,16 @@
 /**
  * GGUF → a cached MLX model folder: config.json, model.safetensors, tokenizer.json, tokenizer_config.json,
  * generation_config.json. Everything that can be refused is refused before a byte is written; the folder appears
- * complete or not at all (conversion-folder.ts). models-dense.md §8.
+ * complete or not at all (checkpoint/built-folder.ts). models-dense.md §8.
  */
 import { closeSync, openSync, rmSync, statfsSync } from "node:fs";
 import path from "node:path";
+import { openBuildFolder, publish, readMarker, writeDurably } from "../../checkpoint/built-folder.ts";
 import { CheckpointError } from "../../checkpoint/errors.ts";
 import { type GgufSet, readGgufSet } from "../../checkpoint/gguf-split.ts";
 import { assertUnchanged } from "../../checkpoint/positional-read.ts";
 import { plannedBytes, SafetensorsWriter } from "../../checkpoint/safetensors-writer.ts";
-import {
-  CONVERSION_VERSION,
-  openBuildFolder,
-  publish,
-  readMarker,
-  sourceFacts,
-  writeDurably,
-} from "./conversion-folder.ts";
+import { CONVERSION_VERSION, sourceFacts } from "./conversion-folder.ts";
 import { ggufModelConfig } from "./model-config.ts";
 import { mapTensorNames } from "./tensor-names.ts";
 import { tokenizerFiles } from "./tokenizer-files.ts";
@@ -74,7 +68,7 @@ export async function convertGguf(file: string, outDir: string, options: Convert
 async function convertAlone(file: string, outDir: string, options: ConvertOptions): Promise<Conversion> {
   options.signal?.throwIfAborted();
   const facts = sourceFacts(file);
-  const done = readMarker(outDir, facts);
+  const done = readMarker(outDir, { ...facts, version: CONVERSION_VERSION });
   if (done !== null) return { dir: outDir, converted: false, notes: done.notes };
 
   const set = readGgufSet(file);
