@@ -7,7 +7,7 @@ import { concatenate, dim, dtypeOf, free, type MlxArray } from "../mlx/array.ts"
 import { slice, view } from "../mlx/ops.ts";
 import type { Backbone } from "./backbone.ts";
 import { ContextLayer } from "./context.ts";
-import type { Drafter, DrafterKind, DrafterSession, DraftLaw, DraftRow, Proposal } from "./drafter.ts";
+import type { Drafter, DrafterKind, DrafterSession, DraftRow, Proposal, ProposalLaw } from "./drafter.ts";
 
 /** The ends of a drafter: how slots are embedded, and how hidden states become drafts. */
 export interface BlockHead {
@@ -18,7 +18,7 @@ export interface BlockHead {
   /** hidden [n, H] of predicting slots → logits [n, width of the head], before anything that depends on tokens. */
   logits(hidden: MlxArray): MlxArray;
   /** The drafts of one row: hidden [m, H] and its `logits` [m, …], anchor int32 [1]. */
-  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: DraftLaw): Proposal;
+  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): Proposal;
   dispose(): void;
 }
 
@@ -41,7 +41,7 @@ interface PlannedRow {
   readonly session: Session;
   readonly anchor: MlxArray;
   readonly count: number;
-  readonly law: DraftLaw;
+  readonly law: ProposalLaw;
 }
 
 export class BlockDrafter implements Drafter {
@@ -142,7 +142,7 @@ export class Session implements DrafterSession {
     return this.position;
   }
 
-  propose(anchor: MlxArray, cap: number, law: DraftLaw): Proposal {
+  propose(anchor: MlxArray, cap: number, law: ProposalLaw): Proposal {
     const [proposal] = this.drafter.propose([{ session: this, anchor, cap, law }]);
     if (proposal === undefined) throw new RangeError("a block without rows");
     return proposal;

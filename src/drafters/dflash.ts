@@ -6,7 +6,7 @@ import { concatenate, dim, type MlxArray } from "../mlx/array.ts";
 import { argmax, slice } from "../mlx/ops.ts";
 import type { TargetParts } from "../nn/target-parts.ts";
 import type { BlockHead } from "./block-drafter.ts";
-import type { DraftLaw, Proposal } from "./drafter.ts";
+import type { Proposal, ProposalLaw } from "./drafter.ts";
 import { biasOf, draw } from "./draw.ts";
 import { scaled, softcapped } from "./dspark.ts";
 import type { DraftVocabulary } from "./vocabulary.ts";
@@ -42,7 +42,7 @@ export class DFlashHead implements BlockHead {
     return softcapped(scaled(target.head(hidden), outputMultiplier), softcap);
   }
 
-  choose(logits: MlxArray, _hidden: MlxArray, _anchor: MlxArray, law: DraftLaw): Proposal {
+  choose(logits: MlxArray, _hidden: MlxArray, _anchor: MlxArray, law: ProposalLaw): Proposal {
     const { vocabulary } = this.ends;
     const rows = vocabulary.clip(logits, law.vocab);
     const [count, width] = [dim(rows, 0), dim(rows, 1)];

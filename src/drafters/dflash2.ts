@@ -4,7 +4,7 @@ import { add, view } from "../mlx/ops.ts";
 import { uniform } from "../mlx/random.ts";
 import type { BlockHead } from "./block-drafter.ts";
 import { type DFlashEnds, embedWithTarget } from "./dflash.ts";
-import type { DraftLaw, Proposal } from "./drafter.ts";
+import type { Proposal, ProposalLaw } from "./drafter.ts";
 import { biasOf, keyOf } from "./draw.ts";
 import { scaled, softcapped } from "./dspark.ts";
 import { coupledWalk, greedyWalk, type Selector, sampledWalk, type Walk, widenCandidates } from "./selector.ts";
@@ -36,7 +36,7 @@ export class DFlash2Head implements BlockHead {
     return this.ends.target.head(hidden);
   }
 
-  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: DraftLaw): Proposal {
+  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): Proposal {
     const { ids, scores } = this.scored(logits, hidden, anchor, law);
     const walk = this.walk(ids, scores, law);
     return {
@@ -47,7 +47,7 @@ export class DFlash2Head implements BlockHead {
     };
   }
 
-  scored(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: DraftLaw): ScoredBlock {
+  scored(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): ScoredBlock {
     const { vocabulary, outputMultiplier, softcap } = this.ends;
     const bias = biasOf(law, vocabulary);
     const capped = (x: MlxArray) => softcapped(scaled(x, outputMultiplier), softcap);
@@ -58,7 +58,7 @@ export class DFlash2Head implements BlockHead {
     return { ids: best.ids, scores: this.selector.scores(best.ids, unary, hidden, anchor) };
   }
 
-  private walk(ids: MlxArray, scores: MlxArray, law: DraftLaw): Walk {
+  private walk(ids: MlxArray, scores: MlxArray, law: ProposalLaw): Walk {
     if (law.kind === "greedy") return greedyWalk(ids, scores);
     if (law.kind === "coupled") {
       return coupledWalk(ids, scores, law.temperature, (slot) => keyOf(law, slot), law.vocab);

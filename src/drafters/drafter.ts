@@ -8,7 +8,7 @@ import type { MlxArray } from "../mlx/array.ts";
 export type DrafterKind = "dspark" | "dflash" | "dflash2";
 
 /** How drafts are chosen. All arrays belong to the caller. */
-export type DraftLaw = (
+export type ProposalLaw = (
   | { readonly kind: "greedy" }
   /** draft_i ~ q_i, and q is returned for the accept test. */
   | ({ readonly kind: "rejection" } & SampledLaw)
@@ -49,14 +49,14 @@ export interface DraftRow {
   readonly anchor: MlxArray;
   /** Most drafts wanted, ≥ 1; more than `maxDraft` counts as that. */
   readonly cap: number;
-  readonly law: DraftLaw;
+  readonly law: ProposalLaw;
 }
 
 export interface DrafterSession {
   /** Committed positions, absolute: what the context ends at. */
   readonly length: number;
   /** Drafts after the anchor; to be called inside a scope. */
-  propose(anchor: MlxArray, cap: number, law: DraftLaw): Proposal;
+  propose(anchor: MlxArray, cap: number, law: ProposalLaw): Proposal;
   /**
    * Appends the rows of newly committed positions: taps [n, taps·hidden] of the target, in layer order. Inside a scope;
    * the new state is among `arrays()`, to be evaluated with a step.

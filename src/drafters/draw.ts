@@ -2,7 +2,7 @@
 import { dtypeOf, type MlxArray } from "../mlx/array.ts";
 import { add, argmax, astype, log } from "../mlx/ops.ts";
 import { categorical } from "../mlx/random.ts";
-import type { DraftLaw } from "./drafter.ts";
+import type { ProposalLaw } from "./drafter.ts";
 import type { DraftVocabulary } from "./vocabulary.ts";
 
 export interface Draw {
@@ -13,7 +13,7 @@ export interface Draw {
 }
 
 /** What the law adds to logits of this drafter: float32 [1, clipped], or null. */
-export function biasOf(law: DraftLaw, vocabulary: DraftVocabulary): MlxArray | null {
+export function biasOf(law: ProposalLaw, vocabulary: DraftVocabulary): MlxArray | null {
   return law.bias === null ? null : vocabulary.restrict(law.bias, law.vocab);
 }
 
@@ -24,7 +24,7 @@ export function biasOf(law: DraftLaw, vocabulary: DraftVocabulary): MlxArray | n
 export function draw(
   logits: MlxArray,
   index: number,
-  law: DraftLaw,
+  law: ProposalLaw,
   bias: MlxArray | null,
   vocabulary: DraftVocabulary,
 ): Draw {
@@ -39,7 +39,7 @@ export function draw(
   return { id: categorical(log(vocabulary.widen(p, law.vocab, 0)), -1, key), q: null };
 }
 
-export function keyOf(law: Exclude<DraftLaw, { kind: "greedy" }>, index: number): MlxArray {
+export function keyOf(law: Exclude<ProposalLaw, { kind: "greedy" }>, index: number): MlxArray {
   const key = law.keys[index];
   if (key === undefined) throw new RangeError(`the law has ${law.keys.length} keys, draft ${index} needs one more`);
   return key;

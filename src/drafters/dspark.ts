@@ -8,7 +8,7 @@ import type { Embedding } from "../nn/compute.ts";
 import type { TargetParts } from "../nn/target-parts.ts";
 import type { BlockHead } from "./block-drafter.ts";
 import type { ConfidenceHead } from "./confidence.ts";
-import type { DraftLaw, Proposal } from "./drafter.ts";
+import type { Proposal, ProposalLaw } from "./drafter.ts";
 import { biasOf, draw } from "./draw.ts";
 import type { Linear } from "./linear.ts";
 import type { MarkovHead } from "./markov.ts";
@@ -61,12 +61,12 @@ export class DSparkHead implements BlockHead {
     return softcapped(head === null ? target.head(hidden) : head.apply(hidden), softcap);
   }
 
-  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: DraftLaw): Proposal {
+  choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): Proposal {
     return this.walk(logits, hidden, anchor, law);
   }
 
   /** As `choose`, with the logits of every step. */
-  walk(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: DraftLaw): DSparkWalk {
+  walk(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): DSparkWalk {
     const { vocabulary, markov, confidence } = this.parts;
     const base = vocabulary.own(logits);
     const [count, width, size] = [dim(base, 0), dim(base, 1), dim(hidden, 1)];
