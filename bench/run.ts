@@ -11,6 +11,8 @@ const unknown = asked.filter((name) => !ALL.some((known) => known === name));
 if (unknown.length > 0) throw new Error(`no benchmark ${unknown.join(", ")}; there are ${ALL.join(", ")}`);
 
 for (const name of asked.length > 0 ? asked : ALL) {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, `${name}.ts`)], { stdio: ["ignore", "inherit", "inherit"] });
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, `${name}.ts`)], {
+    stdio: ["ignore", "inherit", "inherit"],
+  });
   if ((await child.exited) !== 0) process.exitCode = 1;
 }

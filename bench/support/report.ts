@@ -7,7 +7,7 @@ import type { Spread } from "./statistics.ts";
 
 export interface Line {
   readonly name: string;
-  readonly unit: "ns" | "µs" | "×";
+  readonly unit: "ns" | "µs" | "×" | "";
   readonly value: Spread;
   /** The median must not be above it; absent: shown for information. */
   readonly limit?: number;
