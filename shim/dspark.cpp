@@ -2,15 +2,20 @@
 #include "dspark.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "mlx/array.h"
 #include "mlx/allocator.h"
 #include "mlx/c/error.h"
 #include "mlx/c/fast.h"
+#include "mlx/c/memory.h"
 #include "mlx/c/ops.h"
 #include "mlx/c/private/enums.h"
 #include "mlx/c/transforms.h"
@@ -81,9 +86,36 @@ int read_exactly(const char* path, uint64_t offset, void* into, size_t size) {
   return status;
 }
 
+#if defined(__GLIBC__)
+// MLX on a CPU takes every array from malloc. A step frees its activations and the next one wants the same sizes again,
+// so glibc is told to serve all but huge ones from its heaps and to keep what is freed. Left alone it maps and unmaps
+// them one by one at first, adapts, and then never shrinks the evaluating thread's heap.
+constexpr int kMapAboveBytes = 32 << 20; // the largest that glibc takes
+constexpr int kKeepBytes = 512 << 20;
+constexpr int kShrinkAboveBytes = 64 << 10;
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, kMapAboveBytes);
+  mallopt(M_TRIM_THRESHOLD, kKeepBytes);
+}
+
+void return_freed_memory() {
+  // malloc_trim leaves the end of a thread's heap alone; freeing a block of 64 KiB or more looks at it.
+  mallopt(M_TRIM_THRESHOLD, kShrinkAboveBytes);
+  void* volatile block = std::malloc(2 * kShrinkAboveBytes);
+  std::free(block);
+  malloc_trim(0);
+  mallopt(M_TRIM_THRESHOLD, kKeepBytes);
+}
+#else
+void keep_freed_memory() {}
+void return_freed_memory() {}
+#endif
+
 } // namespace
 
 DSPARK_API int dspark_init(void) {
+  keep_freed_memory();
   mlx_set_error_handler(record, nullptr, nullptr);
   return 0;
 }
@@ -101,6 +133,12 @@ DSPARK_API int dspark_free_arrays(const mlx_array* handles, size_t count) {
   for (size_t i = 0; i < count; i++) {
     status |= mlx_array_free(handles[i]);
   }
+  return status;
+}
+
+DSPARK_API int dspark_release_memory(void) {
+  const int status = mlx_clear_cache();
+  return_freed_memory();
   return status;
 }
 

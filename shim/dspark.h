@@ -29,6 +29,12 @@ int dspark_abi_version(void);
 /** Frees `count` array handles in one call. */
 int dspark_free_arrays(const mlx_array* handles, size_t count);
 
+/**
+ * Gives freed memory back to the system: MLX's kept buffers, and what the C library keeps for the calling thread, which
+ * should be the one that evaluates. Takes milliseconds; for a thread that has nothing to do.
+ */
+int dspark_release_memory(void);
+
 /** Schedules the evaluation of `count` arrays without waiting. */
 int dspark_async_eval(const mlx_array* handles, size_t count);
 

@@ -4,7 +4,7 @@
  */
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { liveArrays } from "../mlx/array.ts";
-import { activeBytes, cachedBytes, clearCache, peakBytes, setCacheLimit } from "../mlx/memory.ts";
+import { activeBytes, cachedBytes, peakBytes, releaseMemory, setCacheLimit } from "../mlx/memory.ts";
 import { openMlx } from "../mlx/native.ts";
 import { embeddedModelFile } from "./embedded/files.ts";
 import { loadModel, type ReadyModel } from "./load-model.ts";
@@ -14,6 +14,8 @@ import type { WorkerSetup } from "./spawn.ts";
 
 /** Freed buffers kept for reuse, in bytes: a step's worth of activations, not a model's. */
 const CACHE_LIMIT_BYTES = 256 << 20;
+/** Idle time after which freed memory goes back to the system: clients that take turns do not pay for it. */
+const REST_AFTER_MS = 500;
 
 class EngineThread {
   private scheduler: Scheduler | null = null;
@@ -22,6 +24,7 @@ class EngineThread {
   private running = false;
   private stopping = false;
   private drainUntil = 0;
+  private rest: NodeJS.Timeout | null = null;
 
   constructor(
     private readonly port: MessagePort,
@@ -41,7 +44,9 @@ class EngineThread {
   private run(): void {
     if (this.running) return;
     this.running = true;
+    let worked = false;
     while (this.scheduler?.busy) {
+      worked = true;
       for (let next = receiveMessageOnPort(this.port); next !== undefined; next = receiveMessageOnPort(this.port)) {
         this.handle(next.message as ToEngine);
       }
@@ -50,7 +55,16 @@ class EngineThread {
     }
     this.running = false;
     if (this.stopping) this.stop();
-    else if (this.scheduler !== null) clearCache();
+    else if (worked) this.restLater();
+  }
+
+  /** An idle engine holds the model and nothing else: neither garbage nor the buffers of the longest prompt so far. */
+  private restLater(): void {
+    if (this.rest !== null) clearTimeout(this.rest);
+    this.rest = setTimeout(() => {
+      Bun.gc(true);
+      releaseMemory();
+    }, REST_AFTER_MS);
   }
 
   private handle(message: ToEngine): void {
@@ -113,7 +127,7 @@ class EngineThread {
     this.scheduler = null;
     this.ready?.target.model.dispose();
     this.ready = null;
-    clearCache();
+    releaseMemory();
   }
 
   private postStats(seq: number): void {
@@ -134,6 +148,7 @@ class EngineThread {
   }
 
   private stop(): void {
+    if (this.rest !== null) clearTimeout(this.rest);
     this.unload({ kind: "shutdown", message: "the server is shutting down" });
     this.post({ type: "stopped" });
     this.port.close();

@@ -30,7 +30,6 @@ export const symbols = {
   mlx_stream_free: { args: ["ptr"], returns: "i32" },
   mlx_set_default_stream: { args: ["ptr"], returns: "i32" },
   mlx_synchronize: { args: ["ptr"], returns: "i32" },
-  mlx_clear_cache: { args: [], returns: "i32" },
   mlx_get_active_memory: { args: ["ptr"], returns: "i32" },
   mlx_get_cache_memory: { args: ["ptr"], returns: "i32" },
   mlx_get_peak_memory: { args: ["ptr"], returns: "i32" },
@@ -95,6 +94,7 @@ export const symbols = {
   dspark_last_error: { args: [], returns: "ptr" },
   dspark_abi_version: { args: [], returns: "i32" },
   dspark_free_arrays: { args: ["ptr", "usize"], returns: "i32" },
+  dspark_release_memory: { args: [], returns: "i32" },
   dspark_async_eval: { args: ["ptr", "usize"], returns: "i32" },
   dspark_eval: { args: ["ptr", "usize"], returns: "i32" },
   dspark_concatenate: { args: ["ptr", "ptr", "usize", "i32", "ptr"], returns: "i32" },
@@ -130,7 +130,6 @@ export interface Native {
   mlx_stream_free(stream: Handle): number;
   mlx_set_default_stream(stream: Handle): number;
   mlx_synchronize(stream: Handle): number;
-  mlx_clear_cache(): number;
   mlx_get_active_memory(res: Address): number;
   mlx_get_cache_memory(res: Address): number;
   mlx_get_peak_memory(res: Address): number;
@@ -195,6 +194,7 @@ export interface Native {
   dspark_last_error(): Handle | null;
   dspark_abi_version(): number;
   dspark_free_arrays(handles: Address, count: number): number;
+  dspark_release_memory(): number;
   dspark_async_eval(handles: Address, count: number): number;
   dspark_eval(handles: Address, count: number): number;
   dspark_concatenate(res: Address, handles: Address, count: number, axis: number, s: Handle): number;

@@ -27,9 +27,9 @@ export function resetPeak(): void {
   if (native.mlx_reset_peak_memory() !== 0) throw lastError("reset_peak_memory");
 }
 
-/** Gives the kept buffers back to the system. */
-export function clearCache(): void {
-  if (native.mlx_clear_cache() !== 0) throw lastError("clear_cache");
+/** Gives all freed memory back, the C library's too. Takes milliseconds: for a thread that has nothing to do. */
+export function releaseMemory(): void {
+  if (native.dspark_release_memory() !== 0) throw lastError("release_memory");
 }
 
 /** Limits the freed buffers kept for reuse. */

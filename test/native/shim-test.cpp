@@ -137,6 +137,10 @@ void frees() {
       mlx_array_new_data(values, shape, 1, MLX_FLOAT32), none, mlx_array_new_data(values, shape, 1, MLX_FLOAT32)};
   CHECK(dspark_free_arrays(handles, 3) == 0);
   CHECK(dspark_free_arrays(nullptr, 0) == 0);
+  // What is held lives on; what was freed may go.
+  Array held({1, 2}, {2});
+  CHECK(dspark_release_memory() == 0);
+  CHECK((held.values() == std::vector<float>{1, 2}));
 }
 
 void reads_files() {
@@ -228,7 +232,7 @@ int main() {
       {"concatenate", concatenates},
       {"cumsum", sums},
       {"eval and async_eval", evaluates},
-      {"free_arrays", frees},
+      {"free_arrays and release_memory", frees},
       {"array_from_file", reads_files},
       {"quantize, dequantize, quantized_matmul", quantizes},
       {"rope and rope_dynamic", rotates},

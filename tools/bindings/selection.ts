@@ -19,7 +19,6 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
   "mlx/c/device.h": ["mlx_device_new_type", "mlx_device_free", "mlx_device_is_available", "mlx_set_default_device"],
   "mlx/c/stream.h": ["mlx_stream_new_device", "mlx_stream_free", "mlx_set_default_stream", "mlx_synchronize"],
   "mlx/c/memory.h": [
-    "mlx_clear_cache",
     "mlx_get_active_memory",
     "mlx_get_cache_memory",
     "mlx_get_peak_memory",
@@ -82,6 +81,7 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
     "dspark_last_error",
     "dspark_abi_version",
     "dspark_free_arrays",
+    "dspark_release_memory",
     "dspark_async_eval",
     "dspark_eval",
     "dspark_concatenate",
