@@ -8,7 +8,7 @@ import { synchronize } from "../mlx/native.ts";
 import { argmax, slice, view } from "../mlx/ops.ts";
 import type { TargetModel } from "../models/target.ts";
 import { StepBatch } from "../nn/layer-state.ts";
-import { arraysOf, discardLogprob, type PendingLogprob, scheduleLogprob, settleLogprob } from "./logprobs.ts";
+import { arraysOf, discardLogprob, type PendingLogprob, readLogprob, scheduleLogprob } from "./logprobs.ts";
 import type { Row } from "./row.ts";
 import type { TokenLogprob } from "./sampling-params.ts";
 
@@ -25,12 +25,23 @@ export interface SettledToken {
   readonly logprob: TokenLogprob | null;
 }
 
-/** A scheduled step. Must be settled or discarded. */
+/** A row whose token could not be chosen; the other rows of its step go on. */
+export interface FailedRow {
+  readonly row: Row;
+  readonly error: unknown;
+}
+
+/** A scheduled step. Must be settled; one whose `settle` throws must be discarded. */
 export interface InFlightStep {
   readonly plan: readonly PlannedRow[];
-  /** Waits for the step and commits; one entry for each live row that chose a token (all but inner prefill chunks). */
+  /** Unusable from now on. */
+  readonly failed: readonly FailedRow[];
+  /**
+   * Waits for the step and commits; one entry for each live row that chose a token (all but inner prefill chunks).
+   * @throws MlxError; nothing is committed then
+   */
   settle(): SettledToken[];
-  /** Gives the step up after an error. */
+  /** Frees what the step holds; again is a no-op. */
   discard(): void;
 }
 
@@ -46,56 +57,60 @@ interface Choice {
  * @throws MlxError; the rows of the plan are then unusable
  */
 export function scheduleStep(model: TargetModel, plan: readonly PlannedRow[], vocab: number): InFlightStep {
-  const choices = scope(() => {
-    const batch = new StepBatch(plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })));
-    const { hidden } = model.forward(inputIds(plan), batch);
-    return chooseTokens(model, plan, hidden, vocab);
-  });
-  for (const { row, count } of plan) row.cached += count;
-  for (const { row, token } of choices) {
-    row.pending = token;
-    row.chosen++;
+  const choices: Choice[] = [];
+  const failed: FailedRow[] = [];
+  try {
+    scope(() => {
+      const batch = new StepBatch(plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })));
+      const { hidden } = model.forward(inputIds(plan), batch);
+      chooseTokens(model, plan, hidden, vocab, choices, failed);
+    });
+    for (const { row, count } of plan) row.cached += count;
+    for (const { row, token } of choices) {
+      row.pending = token;
+      row.chosen++;
+    }
+    // A row's states are computed on the way to its token; an inner chunk has none and is evaluated by its states.
+    const choosing = new Set([...choices, ...failed].map(({ row }) => row));
+    const inner = plan
+      .filter(({ row }) => !choosing.has(row))
+      .flatMap(({ row }) => row.states.flatMap((s) => s.arrays()));
+    const outputs = choices.flatMap(({ token, logprob }) => [token, ...(logprob === null ? [] : arraysOf(logprob))]);
+    asyncEvaluate([...outputs, ...inner]);
+  } catch (error) {
+    for (const choice of choices) drop(choice);
+    throw error;
   }
-  // A row's states are computed on the way to its token; an inner chunk has none and is evaluated by its states.
-  const choosing = new Set(choices.map((choice) => choice.row));
-  const inner = plan
-    .filter(({ row }) => !choosing.has(row))
-    .flatMap(({ row }) => row.states.flatMap((s) => s.arrays()));
-  const outputs = choices.flatMap(({ token, logprob }) => [token, ...(logprob === null ? [] : arraysOf(logprob))]);
-  asyncEvaluate([...outputs, ...inner]);
-  return new Scheduled(plan, choices);
+  return new Scheduled(plan, failed, choices);
 }
 
 class Scheduled implements InFlightStep {
   constructor(
     readonly plan: readonly PlannedRow[],
-    private readonly choices: readonly Choice[],
+    readonly failed: readonly FailedRow[],
+    private readonly choices: Choice[],
   ) {}
 
   settle(): SettledToken[] {
-    if (this.choices.length < this.plan.length) synchronize();
-    const settled: SettledToken[] = [];
-    for (const { row, token, logprob } of this.choices) {
+    if (this.choices.length + this.failed.length < this.plan.length) synchronize();
+    const read = this.choices.map(({ row, token, logprob }) => {
       const id = firstInt(token);
-      const report = logprob === null ? null : settleLogprob(logprob, id);
-      release(row, token);
-      if (!row.live) continue;
-      row.tokens.push(id);
-      settled.push({ row, id, logprob: report });
-    }
+      return { row, id, logprob: logprob === null ? null : readLogprob(logprob, id) };
+    });
+    this.discard();
+    const settled = read.filter(({ row }) => row.live);
+    for (const { row, id } of settled) row.tokens.push(id);
     return settled;
   }
 
   discard(): void {
-    for (const { row, token, logprob } of this.choices) {
-      if (logprob !== null) discardLogprob(logprob);
-      release(row, token);
-    }
+    for (const choice of this.choices.splice(0)) drop(choice);
   }
 }
 
-/** Frees a step's token; the row that still points at it goes on from the committed id. */
-function release(row: Row, token: MlxArray): void {
+/** Frees what a choice holds; a row that still points at the token goes on from the committed id. */
+function drop({ row, token, logprob }: Choice): void {
+  if (logprob !== null) discardLogprob(logprob);
   if (row.pending === token) row.pending = null;
   free(token);
 }
@@ -111,36 +126,48 @@ function inputIds(plan: readonly PlannedRow[]): MlxArray {
   return concatenate(parts, 0);
 }
 
-/** The next token of each row whose prompt ends in this step or that decodes; handles are kept. */
-function chooseTokens(model: TargetModel, plan: readonly PlannedRow[], hidden: MlxArray, vocab: number): Choice[] {
-  const chosen: { row: Row; at: number }[] = [];
+/** The next token of each row whose prompt ends in this step or that decodes; the handles in `choices` are kept. */
+function chooseTokens(
+  model: TargetModel,
+  plan: readonly PlannedRow[],
+  hidden: MlxArray,
+  vocab: number,
+  choices: Choice[],
+  failed: FailedRow[],
+): void {
+  const ends: { row: Row; at: number }[] = [];
   let start = 0;
   for (const { row, count } of plan) {
     start += count;
-    if (row.cached + count >= row.promptLength) chosen.push({ row, at: start - 1 });
+    if (row.cached + count >= row.promptLength) ends.push({ row, at: start - 1 });
   }
-  if (chosen.length === 0) return [];
-  const width = model.hiddenSize;
-  const all = chosen.length === start;
-  const wanted = all
-    ? hidden
-    : concatenate(
-        chosen.map(({ at }) => slice(hidden, [at, 0], [at + 1, width])),
-        0,
-      );
+  if (ends.length === 0) return;
+  const lastRow = (at: number) => slice(hidden, [at, 0], [at + 1, model.hiddenSize]);
+  const wanted =
+    ends.length === start
+      ? hidden
+      : concatenate(
+          ends.map(({ at }) => lastRow(at)),
+          0,
+        );
   const full = model.logits(wanted);
-  const logits = vocab < model.vocabSize ? slice(full, [0, 0], [chosen.length, vocab]) : full;
-  const greedy = chosen.some(({ row }) => row.sampler.plainGreedy) ? argmax(logits, -1) : null;
-  return chosen.map(({ row }, i) => {
-    const own = chosen.length === 1 ? logits : slice(logits, [i, 0], [i + 1, vocab]);
-    const token =
-      row.sampler.plainGreedy && greedy !== null
-        ? chosen.length === 1
-          ? greedy
-          : slice(greedy, [i], [i + 1])
-        : row.sampler.choose(own, row.chosen);
-    const top = row.limits.topLogprobs;
-    const logprob = top === null ? null : scheduleLogprob(own, token, top);
-    return { row, token: keep(token), logprob };
-  });
+  const logits = vocab < model.vocabSize ? slice(full, [0, 0], [ends.length, vocab]) : full;
+  const greedy = ends.some(({ row }) => row.sampler.plainGreedy) ? argmax(logits, -1) : null;
+  const alone = ends.length === 1;
+  for (const [i, { row }] of ends.entries()) {
+    const own = alone ? logits : slice(logits, [i, 0], [i + 1, vocab]);
+    try {
+      const token =
+        greedy === null || !row.sampler.plainGreedy
+          ? row.sampler.choose(own, row.chosen)
+          : alone
+            ? greedy
+            : slice(greedy, [i], [i + 1]);
+      const top = row.limits.topLogprobs;
+      const logprob = top === null ? null : scheduleLogprob(own, token, top);
+      choices.push({ row, token: keep(token), logprob });
+    } catch (error) {
+      failed.push({ row, error });
+    }
+  }
 }

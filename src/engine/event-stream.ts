@@ -52,6 +52,7 @@ export class EventStream<T> implements AsyncIterableIterator<T> {
     this.waiting.length = 0;
     if (this.ended) return;
     this.ended = true;
+    this.wake?.();
     this.onLeave();
   }
 

@@ -68,6 +68,22 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
     onBytes: (done, total) =>
       report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total }),
   });
+  try {
+    return { target, ...describe(target, spec, found, dir, notes) };
+  } catch (error) {
+    target.model.dispose();
+    throw error;
+  }
+}
+
+/** What is told of a loaded model. @throws RangeError when the model does not fit the spec's options */
+function describe(
+  target: LoadedTarget,
+  spec: LoadSpec,
+  found: ResolvedModel,
+  dir: string,
+  notes: readonly string[],
+): { info: ModelInfo; vocab: number } {
   const { model } = target;
   // States are made per request; what they refuse is refused here, once.
   for (const state of model.newStates(kvStates(spec.kvBits), 1)) state.dispose();
@@ -90,7 +106,7 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
     notes: [...notes, ...target.notes],
   };
-  return { target, info, vocab };
+  return { info, vocab };
 }
 
 /** Refuses what would be refused at load before any weight is fetched. */

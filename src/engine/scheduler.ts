@@ -15,12 +15,18 @@ import { ActiveRequest } from "./request.ts";
 
 export type Post = (message: FromEngine) => void;
 
+interface Running {
+  readonly step: InFlightStep;
+  /** Failures in a row when the step was scheduled: only a step begun after the last one shows that all is well. */
+  readonly failures: number;
+}
+
 export class Scheduler {
   private readonly queue: ActiveRequest[] = [];
   private readonly active: ActiveRequest[] = [];
   private readonly byRow = new Map<Row, ActiveRequest>();
   private readonly policy = new PrefillPolicy();
-  private inFlight: InFlightStep | null = null;
+  private inFlight: Running | null = null;
   private prefillTurn = true;
   private failures = 0;
   steps = 0;
@@ -59,9 +65,10 @@ export class Scheduler {
     } else this.queue.push(entry);
   }
 
-  private refusal({ promptIds, maxNewTokens }: GenerateRequest): WireError | null {
+  private refusal({ id, promptIds, maxNewTokens }: GenerateRequest): WireError | null {
     const { info } = this.ready;
     const invalid = (message: string): WireError => ({ kind: "invalid_request", message });
+    if ([...this.queue, ...this.active].some((entry) => entry.id === id)) return invalid(`request ${id} is running`);
     if (promptIds.length === 0) return invalid("the prompt is empty");
     if (maxNewTokens < 1) return invalid("at least one token must be asked for");
     const window = info.contextWindow;
@@ -87,9 +94,10 @@ export class Scheduler {
     this.dropCancelled();
     this.admit();
     const plan = this.plan();
-    if (plan.length > 0 && plan[0]?.kind === "prefill") {
+    if (plan[0]?.kind === "prefill") {
       this.settleInFlight();
-      this.prefill(plan);
+      // The step in flight may have failed, and taken this row with it.
+      if (plan[0].row.live) this.prefill(plan);
       return;
     }
     const next = plan.length > 0 ? this.schedule(plan) : null;
@@ -124,10 +132,10 @@ export class Scheduler {
     const { target, vocab, info } = this.ready;
     const room = info.contextWindow - request.promptIds.length;
     const maxNew = Math.min(request.maxNewTokens, room);
-    const sampler = new Sampler(request.sampling, vocab, request.promptIds);
     // The one step that is scheduled beyond the end of a row may still append a token.
     const capacity = request.promptIds.length + maxNew + 1;
     const states = target.model.newStates(kvStates(this.spec.kvBits), capacity);
+    const sampler = new Sampler(request.sampling, vocab, request.promptIds);
     return new Row(request.promptIds, states, sampler, {
       maxNew,
       eos: new Set(request.eosIds),
@@ -152,22 +160,25 @@ export class Scheduler {
   /** A chunk is settled at once: its time is measured, and the next chunk needs nothing of it. */
   private prefill(plan: readonly PlannedRow[]): void {
     const started = performance.now();
-    const step = this.schedule(plan);
-    if (step === null) return;
-    this.settle(step);
+    const running = this.schedule(plan);
+    const tokens = running === null ? null : this.settle(running);
+    if (tokens === null) return;
     for (const { row, count } of plan) {
       this.policy.measured(count, performance.now() - started);
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
       this.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
     }
+    this.report(tokens);
   }
 
-  private schedule(plan: readonly PlannedRow[]): InFlightStep | null {
+  /** null: the step failed, and its rows with it. */
+  private schedule(plan: readonly PlannedRow[]): Running | null {
     try {
       const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab);
       this.steps++;
-      return step;
+      for (const { row, error } of step.failed) this.failRow(row, error);
+      return { step, failures: this.failures };
     } catch (error) {
       this.failStep(plan, error);
       return null;
@@ -175,26 +186,27 @@ export class Scheduler {
   }
 
   private settleInFlight(): void {
-    const step = this.inFlight;
+    const running = this.inFlight;
     this.inFlight = null;
-    if (step !== null) this.settle(step);
+    const tokens = running === null ? null : this.settle(running);
+    if (tokens !== null) this.report(tokens);
   }
 
-  private settle(step: InFlightStep): void {
-    let tokens: SettledToken[];
+  /** null: the step failed, and its rows with it. */
+  private settle({ step, failures }: Running): SettledToken[] | null {
     try {
-      tokens = step.settle();
-      this.failures = 0;
+      const tokens = step.settle();
+      if (failures === this.failures) this.failures = 0;
+      for (const { row } of step.plan) {
+        const entry = this.byRow.get(row);
+        if (entry !== undefined) entry.forwards++;
+      }
+      return tokens;
     } catch (error) {
       step.discard();
       this.failStep(step.plan, error);
-      return;
+      return null;
     }
-    for (const { row } of step.plan) {
-      const entry = this.byRow.get(row);
-      if (entry !== undefined) entry.forwards++;
-    }
-    this.report(tokens);
   }
 
   private report(tokens: readonly SettledToken[]): void {
@@ -233,11 +245,18 @@ export class Scheduler {
     this.requestsDone++;
   }
 
+  private failRow(row: Row, error: unknown): void {
+    const entry = this.byRow.get(row);
+    if (entry !== undefined) this.fail(entry, error);
+  }
+
   /** A failed forward ends its rows and no others; a second one in a row ends all: the device itself is in doubt. */
   private failStep(plan: readonly PlannedRow[], error: unknown): void {
+    const alive = plan.flatMap(({ row }) => this.byRow.get(row) ?? []);
+    // Rows that failed or ended before say nothing new.
+    if (alive.length === 0) return;
     this.failures++;
-    const doomed = this.failures > 1 ? [...this.active] : plan.flatMap(({ row }) => this.byRow.get(row) ?? []);
-    for (const entry of doomed) this.fail(entry, error);
+    for (const entry of this.failures > 1 ? [...this.active] : alive) this.fail(entry, error);
   }
 
   /** Ends everything, running and waiting, with an error. */

@@ -21,6 +21,17 @@ export interface WorkerSetup {
   readonly nativeFolder: string;
 }
 
+interface Running {
+  readonly stream: EventStream<GenerateEvent>;
+  /** Takes the listener off the request's signal. */
+  readonly unlisten: () => void;
+}
+
+interface PendingStats {
+  readonly resolve: (stats: EngineStats) => void;
+  readonly reject: (error: EngineError) => void;
+}
+
 interface PendingLoad {
   readonly resolve: (model: ModelInfo) => void;
   readonly reject: (error: EngineError) => void;
@@ -35,17 +46,21 @@ class WorkerEngine implements EngineClient {
   status: EngineStatus = { state: "no_model" };
   private readonly worker: Worker;
   private readonly port: MessagePort;
-  private readonly streams = new Map<string, EventStream<GenerateEvent>>();
-  private readonly statsWaiting = new Map<number, (stats: EngineStats) => void>();
+  private readonly running = new Map<string, Running>();
+  private readonly statsWaiting = new Map<number, PendingStats>();
   private pendingLoad: PendingLoad | null = null;
   private statsSeq = 0;
-  private stopped: (() => void) | null = null;
+  private readonly ended: Promise<void>;
+  private signalEnd: () => void = () => undefined;
   /** Set once the thread is gone; every later call fails with it. */
   private gone: WireError | null = null;
 
   constructor(nativeFolder: string) {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
+    this.ended = new Promise((resolve) => {
+      this.signalEnd = resolve;
+    });
     port1.on("message", (message: FromEngine) => this.receive(message));
     this.worker = new Worker(workerUrl(), {
       workerData: { port: port2, nativeFolder } satisfies WorkerSetup,
@@ -72,15 +87,17 @@ class WorkerEngine implements EngineClient {
   generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
     const cancel = () => this.send({ type: "cancel", id: request.id });
     const stream = new EventStream<GenerateEvent>(() => {
-      this.streams.delete(request.id);
-      signal?.removeEventListener("abort", cancel);
+      this.forget(request.id);
       cancel();
     });
-    if (this.gone !== null) {
-      stream.end(new EngineError(this.gone));
+    const refusal: WireError | null = this.running.has(request.id)
+      ? { kind: "invalid_request", message: `request ${request.id} is running` }
+      : this.gone;
+    if (refusal !== null) {
+      stream.end(new EngineError(refusal));
       return stream;
     }
-    this.streams.set(request.id, stream);
+    this.running.set(request.id, { stream, unlisten: () => signal?.removeEventListener("abort", cancel) });
     this.send({ type: "generate", request });
     if (signal?.aborted) cancel();
     else signal?.addEventListener("abort", cancel, { once: true });
@@ -90,19 +107,15 @@ class WorkerEngine implements EngineClient {
   stats(): Promise<EngineStats> {
     if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
     const seq = this.statsSeq++;
-    return new Promise((resolve) => {
-      this.statsWaiting.set(seq, resolve);
+    return new Promise((resolve, reject) => {
+      this.statsWaiting.set(seq, { resolve, reject });
       this.send({ type: "stats", seq });
     });
   }
 
   async shutdown(drainMs: number): Promise<void> {
-    if (this.gone !== null) return;
-    const ended = new Promise<void>((resolve) => {
-      this.stopped = resolve;
-    });
-    this.send({ type: "shutdown", drainMs });
-    await ended;
+    if (this.gone === null) this.send({ type: "shutdown", drainMs });
+    await this.ended;
     await this.worker.terminate();
   }
 
@@ -127,21 +140,23 @@ class WorkerEngine implements EngineClient {
         this.pendingLoad = null;
         return;
       case "prefill":
-        this.streams.get(message.id)?.push({ type: "prefill", processed: message.processed, total: message.total });
+        this.running
+          .get(message.id)
+          ?.stream.push({ type: "prefill", processed: message.processed, total: message.total });
         return;
       case "tokens":
         for (const { id, ids, logprobs } of message.batch)
-          this.streams.get(id)?.push({ type: "tokens", ids, logprobs });
+          this.running.get(id)?.stream.push({ type: "tokens", ids, logprobs });
         return;
       case "done":
-        this.streams.get(message.id)?.push({ type: "done", reason: message.reason, stats: message.stats });
+        this.running.get(message.id)?.stream.push({ type: "done", reason: message.reason, stats: message.stats });
         this.endStream(message.id, null);
         return;
       case "failed":
         this.endStream(message.id, new EngineError(message.error));
         return;
       case "stats":
-        this.statsWaiting.get(message.seq)?.(message.stats);
+        this.statsWaiting.get(message.seq)?.resolve(message.stats);
         this.statsWaiting.delete(message.seq);
         return;
       case "stopped":
@@ -151,8 +166,13 @@ class WorkerEngine implements EngineClient {
   }
 
   private endStream(id: string, error: EngineError | null): void {
-    this.streams.get(id)?.end(error);
-    this.streams.delete(id);
+    this.running.get(id)?.stream.end(error);
+    this.forget(id);
+  }
+
+  private forget(id: string): void {
+    this.running.get(id)?.unlisten();
+    this.running.delete(id);
   }
 
   /** The thread is gone: everybody who waits is told. */
@@ -163,8 +183,10 @@ class WorkerEngine implements EngineClient {
     if (this.status.state !== "failed") this.status = { state: "failed", error: this.gone };
     this.pendingLoad?.reject(error);
     this.pendingLoad = null;
-    for (const id of [...this.streams.keys()]) this.endStream(id, error);
+    for (const id of [...this.running.keys()]) this.endStream(id, error);
+    for (const waiting of this.statsWaiting.values()) waiting.reject(error);
+    this.statsWaiting.clear();
     this.port.close();
-    this.stopped?.();
+    this.signalEnd();
   }
 }

@@ -68,13 +68,21 @@ export function makeRope(spec: RopeSpec): Rope {
       dispose: () => undefined,
     };
   }
-  const table = scope(() => keep(float32Array(ropeDivisors(spec))));
+  // Made at the first use: a load that fails before has nothing to free.
+  let made: MlxArray | null = null;
+  const table = () => {
+    made ??= scope(() => keep(float32Array(ropeDivisors(spec))));
+    return made;
+  };
   const magnitude = ropeMagnitude(scaling);
   return {
-    rotate: (x, offset) => rope(magnify(x, dims, magnitude), dims, traditional, null, 1, offset, table),
-    rotateAt: (x, positions) => ropeAt(magnify(x, dims, magnitude), dims, traditional, null, 1, positions, table),
+    rotate: (x, offset) => rope(magnify(x, dims, magnitude), dims, traditional, null, 1, offset, table()),
+    rotateAt: (x, positions) => ropeAt(magnify(x, dims, magnitude), dims, traditional, null, 1, positions, table()),
     flat: true,
-    dispose: () => free(table),
+    dispose: () => {
+      if (made !== null) free(made);
+      made = null;
+    },
   };
 }
 
