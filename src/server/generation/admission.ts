@@ -37,6 +37,11 @@ export class Admission {
     };
   }
 
+  /** True when no request is there. */
+  get empty(): boolean {
+    return this.held === 0;
+  }
+
   /** Rows that the engine has begun, and slots that wait for it. */
   counts(): { readonly running: number; readonly waiting: number } {
     return { running: this.started, waiting: Math.max(0, this.held - this.started) };

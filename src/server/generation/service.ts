@@ -11,6 +11,7 @@ import { Admission } from "./admission.ts";
 import type { ChoiceEvent } from "./events.ts";
 import { type GenerationJob, prepareJob } from "./job.ts";
 import type { GenerationRequest } from "./request.ts";
+import { Rest } from "./rest.ts";
 import { runJob } from "./run.ts";
 import type { TextSource } from "./text.ts";
 
@@ -31,10 +32,12 @@ export interface ServiceParts {
 
 export class GenerationService {
   private readonly admission: Admission;
+  private readonly rest: Rest;
   private closing = false;
 
   constructor(private readonly parts: ServiceParts) {
     this.admission = new Admission(parts.options.maxBatch, parts.options.maxQueue);
+    this.rest = new Rest(() => !this.admission.empty);
   }
 
   /** Rejects with `RequestError`: 503 without a model, 400 for a bad request, 429 when the queue is full. */
@@ -51,6 +54,7 @@ export class GenerationService {
       [Symbol.dispose]: () => {
         stop.abort();
         ticket[Symbol.dispose]();
+        this.rest.later();
       },
     };
   }
@@ -58,6 +62,7 @@ export class GenerationService {
   /** From now on nothing is admitted; running rows are the engine's to end. */
   close(): void {
     this.closing = true;
+    this.rest.cancel();
   }
 
   queue(): { readonly running: number; readonly waiting: number } {
