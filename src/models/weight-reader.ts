@@ -99,7 +99,11 @@ export class WeightReader {
   finish(dropped: (name: string) => boolean): void {
     const left = [...this.checkpoint.tensors.keys()].filter((name) => !this.used.has(name) && !dropped(name));
     const first = left[0];
-    if (first === undefined) return;
+    if (first === undefined) {
+      // What the family drops was never read.
+      this.options.onBytes?.(this.bytesTotal, this.bytesTotal);
+      return;
+    }
     const more = left.length > 1 ? ` (and ${left.length - 1} more)` : "";
     throw new CheckpointError({
       file: this.checkpoint.tensors.get(first)?.file ?? this.checkpoint.dir,
