@@ -7,6 +7,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "failure.h"
 #include "mlx/array.h"
 #include "mlx/allocator.h"
 #include "mlx/c/error.h"
@@ -28,10 +29,7 @@ void record(const char* message, void* /*data*/) {
   last_error = message == nullptr ? "unknown MLX error" : message;
 }
 
-int fail(const std::string& message) {
-  last_error = message;
-  return 1;
-}
+using dspark::fail;
 
 mlx_optional_int optional_int(int value) {
   return {value, value > 0};
@@ -82,6 +80,11 @@ int read_exactly(const char* path, uint64_t offset, void* into, size_t size) {
 }
 
 } // namespace
+
+int dspark::fail(const std::string& message) {
+  last_error = message;
+  return 1;
+}
 
 DSPARK_API int dspark_init(void) {
   mlx_set_error_handler(record, nullptr, nullptr);

@@ -75,6 +75,10 @@ class KvStore {
   // A store that shares every chunk. What was written must be there: pending steps are not waited for.
   std::unique_ptr<KvStore> fork() const;
   size_t bytes() const;
+  // The first token held.
+  int first_token() const {
+    return table_->first_chunk * kChunkKeys;
+  }
   const KvShape& shape() const {
     return table_->shape;
   }
