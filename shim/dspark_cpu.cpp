@@ -415,7 +415,7 @@ DSPARK_API int dspark_cpu_attention_free(dspark_cpu_attention attention) {
 
 DSPARK_API int dspark_cpu_kv_new(dspark_cpu_kv* res, int heads, int dim, int format, int group) {
   return guarded([&] {
-    require(format >= 0 && format <= 2, "keys and values: unknown format " + std::to_string(format));
+    require(format >= 0 && format <= 3, "keys and values: unknown format " + std::to_string(format));
     res->ctx = new KvStore({heads, dim, static_cast<KvFormat>(format), group});
   });
 }

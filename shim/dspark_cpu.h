@@ -135,7 +135,7 @@ int dspark_cpu_attention_new(
     const mlx_array sinks /* may be null */);
 int dspark_cpu_attention_free(dspark_cpu_attention attention);
 
-/** format 0: float32, 1: float16, 2: 8 bits, affine in groups of `group` features by MLX's rule. */
+/** format 0: float32, 1: float16, 2 and 3: 8 and 4 bits, affine in groups of `group` features by MLX's rule. */
 int dspark_cpu_kv_new(dspark_cpu_kv* res, int heads, int dim, int format, int group);
 int dspark_cpu_kv_free(dspark_cpu_kv kv);
 size_t dspark_cpu_kv_bytes(dspark_cpu_kv kv);

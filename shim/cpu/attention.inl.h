@@ -30,8 +30,11 @@ struct KeyReader {
       return load(static_cast<const float*>(tile.span.keys) + at);
     } else if constexpr (Format == KvFormat::f16) {
       return load_half(static_cast<const uint16_t*>(tile.span.keys) + at);
+    } else if constexpr (Format == KvFormat::q8) {
+      return fma(scale, to_float(load_bytes(static_cast<const uint8_t*>(tile.span.keys) + at)), bias);
     } else {
-      return fma(scale, load_bytes(static_cast<const uint8_t*>(tile.span.keys) + at), bias);
+      const size_t pair = (size_t(block) * tile.dim + d) / 2 * kLanes;
+      return fma(scale, to_float(load_nibbles(static_cast<const uint8_t*>(tile.span.keys) + pair, d % 2 == 1)), bias);
     }
   }
 };
@@ -47,9 +50,9 @@ DSPARK_INLINE void score_blocks_at(const AttentionTile& tile, int block, float (
       sums[b][t] = splat(0.f);
     }
   }
-  const int step = Format == KvFormat::q8 ? tile.group : tile.dim;
+  const int step = is_quantized(Format) ? tile.group : tile.dim;
   for (int start = 0; start < tile.dim; start += step) {
-    if constexpr (Format == KvFormat::q8) {
+    if constexpr (is_quantized(Format)) {
       const int groups = tile.dim / tile.group;
       for (int b = 0; b < Blocks; b++) {
         const float* parameters =
@@ -126,8 +129,13 @@ DSPARK_INLINE Vf load_value(const AttentionTile& tile, int key, int feature) {
   } else {
     const int groups = tile.dim / tile.group;
     const float* parameters = tile.span.value_parameters + (size_t(key) * groups + feature / tile.group) * 2;
-    return fma(splat(parameters[0]), load_bytes(static_cast<const uint8_t*>(tile.span.values) + at),
-               splat(parameters[1]));
+    const auto* codes = static_cast<const uint8_t*>(tile.span.values);
+    if constexpr (Format == KvFormat::q8) {
+      return fma(splat(parameters[0]), to_float(load_bytes(codes + at)), splat(parameters[1]));
+    } else {
+      const uint8_t* bytes = codes + (size_t(key) * tile.dim + feature / 32 * 32) / 2;
+      return fma(splat(parameters[0]), to_float(load_nibbles(bytes, feature % 32 != 0)), splat(parameters[1]));
+    }
   }
 }
 
@@ -267,6 +275,8 @@ void attend(const AttentionTile& tile) {
       return attend_format<KvFormat::f16>(tile);
     case KvFormat::q8:
       return attend_format<KvFormat::q8>(tile);
+    case KvFormat::q4:
+      return attend_format<KvFormat::q4>(tile);
     default:
       return attend_format<KvFormat::f32>(tile);
   }

@@ -21,13 +21,19 @@ struct Activations {
   int32_t* sum = nullptr; // [rows][groups]: Σq
 };
 
-enum class KvFormat : uint8_t { f32, f16, q8 };
+enum class KvFormat : uint8_t { f32, f16, q8, q4 };
+
+constexpr bool is_quantized(KvFormat format) {
+  return format == KvFormat::q8 || format == KvFormat::q4;
+}
 
 // Keys and values of one head in one chunk of a sequence (kv_store.h).
 struct KvSpan {
-  const void* keys; // [16-key block][dim][16]
-  const void* values; // [key][padded dim]
-  // q8 only: scale and bias of each key and group of features; value = fma(scale, code, bias).
+  // [16-key block][dim][16]; q4: [block][dim/2][16], the even feature in a byte's low half.
+  const void* keys;
+  // [key][padded dim]; q4: [key][dim/2], of 32 features the first sixteen in the low halves of sixteen bytes.
+  const void* values;
+  // Quantized: scale and bias of each key and group of features; value = fma(scale, code, bias).
   const float* key_parameters; // [block][group][2][16]
   const float* value_parameters; // [key][group][2]
 };
@@ -41,7 +47,7 @@ struct AttentionTile {
   int queries;
   int dim;
   int padded; // dim rounded up to lanes
-  int group; // q8: features that share a scale
+  int group; // quantized: features that share a scale
   KvFormat format;
   float soft_cap; // 0: none
   const float* const* q; // scaled; [padded], zero behind dim

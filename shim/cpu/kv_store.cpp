@@ -13,9 +13,8 @@ struct Quantized {
   float bias;
 };
 
-// MLX's affine rule with 8 bits: the end of the range that is larger in magnitude is met, and zero is a whole step away.
-Quantized quantize_group(const float* x, int n, uint8_t* codes, size_t stride) {
-  constexpr float kSteps = 255.f;
+// MLX's affine rule: the end of the range that is larger in magnitude is met, and zero is a whole step away.
+Quantized quantize_group(const float* x, int n, float top, uint8_t* codes) {
   constexpr float kScaleMin = 1e-7f;
   float low = x[0], high = x[0];
   for (int i = 1; i < n; i++) {
@@ -23,7 +22,7 @@ Quantized quantize_group(const float* x, int n, uint8_t* codes, size_t stride) {
     high = std::max(high, x[i]);
   }
   const bool low_is_edge = std::fabs(low) > std::fabs(high);
-  float scale = std::max((high - low) / kSteps, kScaleMin);
+  float scale = std::max((high - low) / top, kScaleMin);
   scale = low_is_edge ? scale : -scale;
   const float edge = low_is_edge ? low : high;
   const float steps = std::nearbyint(edge / scale);
@@ -35,7 +34,7 @@ Quantized quantize_group(const float* x, int n, uint8_t* codes, size_t stride) {
   for (int i = 0; i < n; i++) {
     // The comparisons send a NaN to 0: a conversion of one is undefined.
     const float q = std::nearbyint((x[i] - bias) / scale);
-    codes[i * stride] = static_cast<uint8_t>(q > 0 ? (q < kSteps ? q : kSteps) : 0);
+    codes[i] = static_cast<uint8_t>(q > 0 ? (q < top ? q : top) : 0);
   }
   return {scale, bias};
 }
@@ -54,10 +53,10 @@ KvStore::KvStore(const KvShape& shape) {
   if (shape.heads <= 0 || shape.dim <= 0 || shape.dim > 512) {
     throw std::invalid_argument("keys and values: head dimension " + std::to_string(shape.dim) + " is not from 1 to 512");
   }
-  if (shape.format == KvFormat::q8 && (shape.group % kLanes != 0 || shape.group <= 0 || shape.dim % shape.group != 0)) {
+  if (is_quantized(shape.format) && (shape.group % 32 != 0 || shape.group <= 0 || shape.dim % shape.group != 0)) {
     throw std::invalid_argument("keys and values: groups of " + std::to_string(shape.group) +
                                 " do not divide the head dimension " + std::to_string(shape.dim) +
-                                " in multiples of 16");
+                                " in multiples of 32");
   }
   auto table = std::make_shared<KvTable>();
   table->shape = shape;
@@ -157,21 +156,40 @@ void write_key_value(const Kernels& kernels, const KvTable& table, int64_t token
       kernels.narrow(value, reinterpret_cast<uint16_t*>(values) + size_t(at) * shape.padded(), shape.dim);
       return;
     }
-    case KvFormat::q8: {
+    case KvFormat::q8:
+    case KvFormat::q4: {
       const int groups = shape.dim / shape.group;
+      const bool bytes = shape.format == KvFormat::q8;
+      const float top = bytes ? 255.f : 15.f;
+      uint8_t key_codes[512], value_codes[512];
       float* key_parameters = reinterpret_cast<float*>(values + shape.value_bytes());
       float* value_parameters =
           reinterpret_cast<float*>(values + shape.value_bytes() + shape.parameter_bytes()) + size_t(at) * groups * 2;
       for (int g = 0; g < groups; g++) {
         const int start = g * shape.group;
-        const Quantized k = quantize_group(key + start, shape.group, keys + block + size_t(start) * kLanes + lane, kLanes);
+        const Quantized k = quantize_group(key + start, shape.group, top, key_codes + start);
         float* parameters = key_parameters + (size_t(at / kLanes) * groups + g) * 2 * kLanes + lane;
         parameters[0] = k.scale;
         parameters[kLanes] = k.bias;
-        const Quantized v =
-            quantize_group(value + start, shape.group, values + size_t(at) * shape.padded() + start, 1);
+        const Quantized v = quantize_group(value + start, shape.group, top, value_codes + start);
         value_parameters[2 * g] = v.scale;
         value_parameters[2 * g + 1] = v.bias;
+      }
+      if (bytes) {
+        for (int d = 0; d < shape.dim; d++) {
+          keys[block + size_t(d) * kLanes + lane] = key_codes[d];
+        }
+        std::memcpy(values + size_t(at) * shape.padded(), value_codes, shape.dim);
+        return;
+      }
+      for (int d = 0; d < shape.dim; d += 2) {
+        keys[(block + size_t(d) * kLanes) / 2 + lane] = static_cast<uint8_t>(key_codes[d] | key_codes[d + 1] << 4);
+      }
+      uint8_t* to = values + size_t(at) * shape.dim / 2;
+      for (int d = 0; d < shape.dim; d += 32) {
+        for (int i = 0; i < 16; i++) {
+          *to++ = static_cast<uint8_t>(value_codes[d + i] | value_codes[d + 16 + i] << 4);
+        }
       }
       return;
     }

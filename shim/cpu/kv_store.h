@@ -18,23 +18,32 @@ struct KvShape {
   int heads = 0;
   int dim = 0;
   KvFormat format = KvFormat::f32;
-  int group = 0; // q8: features that share a scale; divides dim, a multiple of 16
+  int group = 0; // quantized: features that share a scale; divides dim, a multiple of 32
 
   int padded() const {
     return (dim + kLanes - 1) / kLanes * kLanes;
   }
-  size_t element_bytes() const {
-    return format == KvFormat::f32 ? 4 : format == KvFormat::f16 ? 2 : 1;
+  size_t element_bits() const {
+    switch (format) {
+      case KvFormat::f32:
+        return 32;
+      case KvFormat::f16:
+        return 16;
+      case KvFormat::q8:
+        return 8;
+      default:
+        return 4;
+    }
   }
   size_t key_bytes() const {
-    return size_t(kChunkKeys) * dim * element_bytes();
+    return size_t(kChunkKeys) * dim * element_bits() / 8;
   }
   size_t value_bytes() const {
-    return size_t(kChunkKeys) * padded() * element_bytes();
+    return size_t(kChunkKeys) * padded() * element_bits() / 8;
   }
   // Of the keys or of the values.
   size_t parameter_bytes() const {
-    return format == KvFormat::q8 ? size_t(kChunkKeys) * (dim / group) * 2 * sizeof(float) : 0;
+    return is_quantized(format) ? size_t(kChunkKeys) * (dim / group) * 2 * sizeof(float) : 0;
   }
   size_t head_bytes() const {
     return key_bytes() + value_bytes() + 2 * parameter_bytes();

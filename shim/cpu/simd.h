@@ -39,6 +39,12 @@ DSPARK_INLINE void store_first(float* p, Vf a, int n) {
   std::memcpy(p, lanes, sizeof(float) * n);
 }
 
+// The unsigned four-bit halves of sixteen bytes.
+DSPARK_INLINE Vi load_nibbles(const uint8_t* p, bool high) {
+  const Vi bytes = load_bytes(p);
+  return high ? shift_right<4>(bytes) : bit_and(bytes, splat_int(15));
+}
+
 // Fixed tree: lane l with l+8, then 4, 2, 1.
 DSPARK_INLINE float sum_lanes(Vf a) {
   alignas(64) float lanes[16];

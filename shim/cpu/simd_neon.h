@@ -133,12 +133,13 @@ DSPARK_INLINE void store_half(uint16_t* p, Vf a) {
 DSPARK_INLINE Vf load_bfloat(const uint16_t* p) {
   return each<Vf>([&](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
 }
-DSPARK_INLINE Vf load_bytes(const uint8_t* p) {
+DSPARK_INLINE Vi load_bytes(const uint8_t* p) {
   const uint8x16_t bytes = vld1q_u8(p);
   const uint16x8_t low = vmovl_u8(vget_low_u8(bytes));
   const uint16x8_t high = vmovl_u8(vget_high_u8(bytes));
-  return {{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(low))),
-           vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
+  return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(low))),
+           vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))),
+           vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(high)))}};
 }
 
 } // namespace

@@ -83,10 +83,10 @@ DSPARK_INLINE Vf load_bfloat(const uint16_t* p) {
   }
   return (Vf)bits;
 }
-DSPARK_INLINE Vf load_bytes(const uint8_t* p) {
-  Vf a;
+DSPARK_INLINE Vi load_bytes(const uint8_t* p) {
+  Vi a;
   for (int i = 0; i < 16; i++) {
-    a[i] = static_cast<float>(p[i]);
+    a[i] = p[i];
   }
   return a;
 }

@@ -138,7 +138,7 @@ void hold(const Case& c, std::mt19937& random, Hash& hash) {
     const double off = std::fabs(whole[i] - wanted[i]);
     worst = off > worst || std::isnan(off) ? off : worst;
   }
-  const double limit = c.format == KvFormat::f32 ? 2e-5 : c.format == KvFormat::f16 ? 1e-2 : 8e-2;
+  const double limit = c.format == KvFormat::f32 ? 2e-5 : c.format == KvFormat::f16 ? 1e-2 : c.format == KvFormat::q8 ? 8e-2 : 0.8;
   check(worst < limit, c.name + ": off by " + std::to_string(worst));
   for (const Kernels* kernels : tables()) {
     for (const int piece : {1, 3, 7, 32, c.tokens}) {
@@ -172,6 +172,8 @@ std::vector<Case> cases(std::mt19937& random) {
   all.push_back({"f16", heads(4, 2, 40, 40), KvFormat::f16, 0, 0, 300});
   all.push_back({"q8", heads(4, 2, 64, 64), KvFormat::q8, 32, 0, 300});
   all.push_back({"q8, one group", heads(4, 2, 64, 64), KvFormat::q8, 64, 20, 90});
+  all.push_back({"q4", heads(4, 2, 64, 64), KvFormat::q4, 32, 0, 300});
+  all.push_back({"q4, one group", heads(4, 2, 96, 64), KvFormat::q4, 96, 20, 90});
   Case interleaved{"interleaved", heads(4, 4, 32, 24)};
   interleaved.spec.interleaved = true;
   all.push_back(interleaved);
