@@ -11,6 +11,7 @@
 #include <malloc.h>
 #endif
 
+#include "failure.h"
 #include "mlx/array.h"
 #include "mlx/allocator.h"
 #include "mlx/c/error.h"
@@ -33,10 +34,7 @@ void record(const char* message, void* /*data*/) {
   last_error = message == nullptr ? "unknown MLX error" : message;
 }
 
-int fail(const std::string& message) {
-  last_error = message;
-  return 1;
-}
+using dspark::fail;
 
 mlx_optional_int optional_int(int value) {
   return {value, value > 0};
@@ -113,6 +111,11 @@ void return_freed_memory() {}
 #endif
 
 } // namespace
+
+int dspark::fail(const std::string& message) {
+  last_error = message;
+  return 1;
+}
 
 DSPARK_API int dspark_init(void) {
   keep_freed_memory();

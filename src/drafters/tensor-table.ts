@@ -2,6 +2,7 @@
  * The tensors that a drafter's checkpoint must hold, by name with shapes, from its settings; and the check that these
  * and no others are there. drafters.md §2 and §4.
  */
+import { isFloatDtype } from "../checkpoint/float-bytes.ts";
 import type { TensorLocation } from "../checkpoint/safetensors-set.ts";
 import { DrafterError } from "./errors.ts";
 import type { BackboneSettings, DFlashSettings, DrafterSettings, DSparkSettings } from "./settings.ts";
@@ -12,6 +13,8 @@ export type TensorTable = ReadonlyMap<string, readonly number[]>;
 export const SNR_FEATURES = 128;
 /** Of the target, or of training: not used. */
 const IGNORED: ReadonlySet<string> = new Set(["verifier_norm.weight", "verifier_lm_head.weight", "t2d"]);
+/** Offsets of ids, not a parameter. */
+const VOCABULARY_MAP = "d2t";
 const LISTED = 8;
 
 /** @param targetHidden width of the target's residual stream */
@@ -68,7 +71,7 @@ function addDSpark(table: Map<string, readonly number[]>, settings: DSparkSettin
   const drafted = settings.draftVocab ?? vocab;
   if (settings.ownEmbed) table.set("embed_tokens.weight", [vocab, hidden]);
   if (settings.ownHead) table.set("lm_head.weight", [drafted, hidden]);
-  if (settings.draftVocab !== null) table.set("d2t", [drafted]);
+  if (settings.draftVocab !== null) table.set(VOCABULARY_MAP, [drafted]);
   if (markov !== null) {
     const { rank, type } = markov;
     table.set("markov_head.markov_w1.weight", [vocab, rank]);
@@ -98,7 +101,7 @@ function addSelector(table: Map<string, readonly number[]>, { selector, vocab, b
   table.set("candidate_selector.hidden_projection.weight", [selector.rank, backbone.hidden]);
 }
 
-/** @throws DrafterError naming up to eight missing, unexpected and misshapen tensors each */
+/** @throws DrafterError naming up to eight tensors of each fault */
 export function checkTensors(dir: string, tensors: ReadonlyMap<string, TensorLocation>, table: TensorTable): void {
   const missing = [...table.keys()].filter((name) => !tensors.has(name));
   const unexpected = [...tensors.keys()].filter((name) => !table.has(name) && !IGNORED.has(name));
@@ -107,7 +110,15 @@ export function checkTensors(dir: string, tensors: ReadonlyMap<string, TensorLoc
     const same = found === undefined || String(found) === String(wanted);
     return same ? [] : [`${name} [${found}] (the config asks for [${wanted}])`];
   });
-  const parts = [listed("missing", missing), listed("unexpected", unexpected), listed("misshapen", misshapen)];
+  const unread = [...tensors].flatMap(([name, { dtype }]) =>
+    !table.has(name) || name === VOCABULARY_MAP || isFloatDtype(dtype) ? [] : [`${name} (${dtype})`],
+  );
+  const parts = [
+    listed("missing", missing),
+    listed("unexpected", unexpected),
+    listed("misshapen", misshapen),
+    listed("neither F32, F16 nor BF16", unread),
+  ];
   const said = parts.filter((part) => part !== "");
   if (said.length > 0) {
     throw new DrafterError(dir, "tensors", `the tensors are not those of the config: ${said.join("; ")}`);

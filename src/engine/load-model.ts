@@ -13,10 +13,9 @@ import type { CheckpointPreview } from "../hub/download.ts";
 import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
 import type { DownloadProgress } from "../hub/progress.ts";
 import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
-import { device } from "../mlx/native.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
-import { stockCompute } from "../nn/stock.ts";
+import { chooseCompute } from "../nn/select.ts";
 import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
 
 export interface LoadContext {
@@ -61,15 +60,14 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
   const dir = "dir" in found ? found.dir : await convert(found.file, report, context.signal, notes);
   context.signal.throwIfAborted();
   report("load", `loading ${basename(dir)}`);
-  // Stock MLX ops on a CPU accumulate in the activation dtype: float32 whatever the checkpoint says.
-  const dtype = device === "cpu" ? "float32" : null;
-  const target = loadTarget(dir, stockCompute(dtype), {
+  const { compute, dtype, description } = chooseCompute(process.env);
+  const target = loadTarget(dir, compute, {
     dtype,
     onBytes: (done, total) =>
       report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total }),
   });
   try {
-    return { target, ...describe(target, spec, found, dir, notes) };
+    return { target, ...describe(target, description, spec, found, dir, notes) };
   } catch (error) {
     target.model.dispose();
     throw error;
@@ -79,6 +77,7 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
 /** What is told of a loaded model. @throws RangeError when the model does not fit the spec's options */
 function describe(
   target: LoadedTarget,
+  backend: string,
   spec: LoadSpec,
   found: ResolvedModel,
   dir: string,
@@ -86,7 +85,7 @@ function describe(
 ): { info: ModelInfo; vocab: number } {
   const { model } = target;
   // States are made per request; what they refuse is refused here, once.
-  for (const state of model.newStates(kvStates(spec.kvBits), 1)) state.dispose();
+  for (const state of model.newStates(kvStates(spec.kvBits, target.stateLayout), 1)) state.dispose();
   const window = Math.min(model.maxPositions ?? UNKNOWN_WINDOW, spec.contextWindow ?? Number.POSITIVE_INFINITY);
   const vocab = Math.min(vocabularySize(dir) ?? model.vocabSize, model.vocabSize);
   const kvBits = spec.kvBits === 0 ? 32 : spec.kvBits;
@@ -102,7 +101,7 @@ function describe(
     samplingDefaults: target.samplingDefaults,
     weightBytes: target.weightBytes,
     kvBytesPerToken: (model.kvValuesPerToken * kvBits) / 8,
-    backend: device === "cpu" ? "cpu (stock, float32)" : "metal (stock)",
+    backend,
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
     notes: [...notes, ...target.notes],
   };

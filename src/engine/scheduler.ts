@@ -134,7 +134,7 @@ export class Scheduler {
     const maxNew = Math.min(request.maxNewTokens, room);
     // The one step that is scheduled beyond the end of a row may still append a token.
     const capacity = request.promptIds.length + maxNew + 1;
-    const states = target.model.newStates(kvStates(this.spec.kvBits), capacity);
+    const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
     const sampler = new Sampler(request.sampling, vocab, request.promptIds);
     return new Row(request.promptIds, states, sampler, {
       maxNew,

@@ -105,6 +105,27 @@ export const symbols = {
   dspark_dequantize: { args: ["ptr", "ptr", "ptr", "ptr", "i32", "i32", "ptr", "ptr"], returns: "i32" },
   dspark_rope: { args: ["ptr", "ptr", "i32", "bool", "f32", "f32", "i32", "ptr", "ptr"], returns: "i32" },
   dspark_rope_dynamic: { args: ["ptr", "ptr", "i32", "bool", "f32", "f32", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_set_threads: { args: ["i32"], returns: "i32" },
+  dspark_cpu_threads: { args: ["ptr"], returns: "i32" },
+  dspark_cpu_isa: { args: [], returns: "ptr" },
+  dspark_cpu_bytes: { args: [], returns: "usize" },
+  dspark_cpu_pack: { args: ["ptr", "ptr", "ptr", "ptr", "i32", "i32", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_matrix_free: { args: ["ptr"], returns: "i32" },
+  dspark_cpu_matmul: { args: ["ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_matmul_add: { args: ["ptr", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_norm_matmul: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_norm_gate_up: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_norm: { args: ["ptr", "ptr", "ptr", "f32", "ptr"], returns: "i32" },
+  dspark_cpu_embed: { args: ["ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_rope_table: { args: ["ptr", "ptr", "ptr", "i32", "f64", "ptr"], returns: "i32" },
+  dspark_cpu_attention_new: { args: ["ptr", "i32", "i32", "i32", "f32", "i32", "bool", "ptr", "f32", "ptr", "f32", "f32", "ptr"], returns: "i32" },
+  dspark_cpu_attention_free: { args: ["ptr"], returns: "i32" },
+  dspark_cpu_kv_new: { args: ["ptr", "i32", "i32", "i32", "i32"], returns: "i32" },
+  dspark_cpu_kv_free: { args: ["ptr"], returns: "i32" },
+  dspark_cpu_kv_bytes: { args: ["ptr"], returns: "usize" },
+  dspark_cpu_kv_first: { args: ["ptr"], returns: "i32" },
+  dspark_cpu_kv_fork: { args: ["ptr", "ptr"], returns: "i32" },
+  dspark_cpu_attend: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
 } as const satisfies Record<string, FFIFunction>;
 
 export interface Native {
@@ -205,4 +226,25 @@ export interface Native {
   dspark_dequantize(res: Address, w: Handle, scales: Handle, biases: Handle, groupSize: number, bits: number, mode: Address, s: Handle): number;
   dspark_rope(res: Address, x: Handle, dims: number, traditional: boolean, base: number, scale: number, offset: number, freqs: Handle, s: Handle): number;
   dspark_rope_dynamic(res: Address, x: Handle, dims: number, traditional: boolean, base: number, scale: number, offset: Handle, freqs: Handle, s: Handle): number;
+  dspark_cpu_set_threads(threads: number): number;
+  dspark_cpu_threads(res: Address): number;
+  dspark_cpu_isa(): Handle | null;
+  dspark_cpu_bytes(): number;
+  dspark_cpu_pack(res: Address, w: Handle, scales: Handle, biases: Handle, groupSize: number, bits: number, mode: Address, bias: Handle): number;
+  dspark_cpu_matrix_free(matrix: Handle): number;
+  dspark_cpu_matmul(res: Address, x: Handle, m: Handle, s: Handle): number;
+  dspark_cpu_matmul_add(res: Address, x: Handle, m: Handle, residual: Handle, s: Handle): number;
+  dspark_cpu_norm_matmul(res: Address, x: Handle, norm: Handle, eps: number, a: Handle, b: Handle, c: Handle, s: Handle): number;
+  dspark_cpu_norm_gate_up(res: Address, x: Handle, norm: Handle, eps: number, gate: Handle, up: Handle, activation: number, s: Handle): number;
+  dspark_cpu_norm(res: Address, x: Handle, norm: Handle, eps: number, s: Handle): number;
+  dspark_cpu_embed(res: Address, ids: Handle, m: Handle, s: Handle): number;
+  dspark_cpu_rope_table(res: Address, positions: Handle, inverse: Address, half: number, magnitude: number, s: Handle): number;
+  dspark_cpu_attention_new(res: Address, heads: number, kvHeads: number, dim: number, scale: number, ropeDims: number, interleaved: boolean, qNorm: Handle, qEps: number, kNorm: Handle, kEps: number, softCap: number, sinks: Handle): number;
+  dspark_cpu_attention_free(attention: Handle): number;
+  dspark_cpu_kv_new(res: Address, heads: number, dim: number, format: number, group: number): number;
+  dspark_cpu_kv_free(kv: Handle): number;
+  dspark_cpu_kv_bytes(kv: Handle): number;
+  dspark_cpu_kv_first(kv: Handle): number;
+  dspark_cpu_kv_fork(res: Address, kv: Handle): number;
+  dspark_cpu_attend(res: Address, token: Address, attention: Handle, qkv: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
 }

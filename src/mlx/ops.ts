@@ -14,7 +14,7 @@ ones.fill(1);
 
 const cStrings = new Map<string, Uint8Array>();
 /** A constant C string; its memory is kept. */
-function cString(text: string): Uint8Array {
+export function cString(text: string): Uint8Array {
   let bytes = cStrings.get(text);
   if (bytes === undefined) {
     bytes = new TextEncoder().encode(`${text}\0`);

@@ -5,12 +5,16 @@ import { type QuantizationSpec, resolveQuantization } from "../checkpoint/quanti
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
 import { openCheckpoint } from "../checkpoint/safetensors-set.ts";
 import type { Compute } from "../nn/compute.ts";
+import type { StateLayout } from "../nn/layer-state.ts";
+import { BlockLedger } from "./block-ledger.ts";
 import { familyOf, isOurModelType } from "./registry.ts";
 import type { TargetModel } from "./target.ts";
 import { type ReadOptions, WeightReader } from "./weight-reader.ts";
 
 export interface LoadedTarget {
   readonly model: TargetModel;
+  /** The states that its rows need. */
+  readonly stateLayout: StateLayout;
   readonly eosIds: readonly number[];
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
   readonly quantization: QuantizationSpec | null;
@@ -36,11 +40,13 @@ export function loadTarget(dir: string, compute: Compute, options: ReadOptions):
   }
   const checkpoint = openCheckpoint(dir);
   const weights = new WeightReader(checkpoint, quantization, options);
+  const ledger = new BlockLedger(compute, (taken) => weights.handOver(taken));
   try {
-    const model = family.build(config, weights, compute);
+    const model = family.build(config, weights, ledger.compute);
     weights.finish((name) => family.drops(name, config));
     return {
       model,
+      stateLayout: compute.stateLayout,
       eosIds,
       samplingDefaults: samplingDefaults(generation),
       quantization: quantization.defaults,
@@ -48,6 +54,7 @@ export function loadTarget(dir: string, compute: Compute, options: ReadOptions):
       notes: [...notes, ...codeNotes, ...checkpoint.notes],
     };
   } catch (error) {
+    ledger.discard();
     weights.discard();
     throw error;
   }

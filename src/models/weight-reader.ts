@@ -37,7 +37,8 @@ export interface ReadOptions {
 
 export class WeightReader {
   private readonly used = new Set<string>();
-  private readonly made: MlxArray[] = [];
+  /** Arrays that nobody has taken yet. */
+  private readonly made = new Set<MlxArray>();
   private bytesDone = 0;
   private readonly bytesTotal: number;
   /** Bytes of all arrays made, as they are in memory. */
@@ -113,10 +114,15 @@ export class WeightReader {
     });
   }
 
-  /** Frees everything that was made, after a failed load. */
+  /** The arrays belong to somebody else from now on. */
+  handOver(taken: readonly MlxArray[]): void {
+    for (const x of taken) this.made.delete(x);
+  }
+
+  /** Frees what was made and not handed over, after a failed load. */
   discard(): void {
     for (const x of this.made) free(x);
-    this.made.length = 0;
+    this.made.clear();
   }
 
   private read(name: string, shape: readonly number[]): MlxArray {
@@ -143,7 +149,7 @@ export class WeightReader {
       evaluate([result]);
       return keep(result);
     });
-    this.made.push(array);
+    this.made.add(array);
     this.residentBytes += place.bytes * widening(place.dtype, this.options.dtype);
     this.bytesDone += place.bytes;
     this.options.onBytes?.(this.bytesDone, this.bytesTotal);

@@ -6,7 +6,7 @@
  * Activations are flat: x [R, features], one row for each token of the step, whichever sequence it belongs to.
  */
 import type { MlxArray } from "../mlx/array.ts";
-import type { StepBatch } from "./layer-state.ts";
+import type { StateLayout, StepBatch } from "./layer-state.ts";
 import type { RopeSpec } from "./rope.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
 
@@ -69,6 +69,8 @@ export type Activation = "silu" | "gelu_tanh";
 export interface Compute {
   /** Shown by `/health` and `doctor`, e.g. "stock". */
   readonly name: string;
+  /** What its self-attention takes: states that attend with arrays, or packed ones. */
+  readonly stateLayout: StateLayout;
   embedding(table: Matrix): Embedding;
   projectionAdd(linear: LinearWeights): ProjectionAdd;
   gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;

@@ -2,7 +2,8 @@
  * What a layer remembers of one row (a sequence), and the batch of rows that one forward computes. `src/cache/`
  * implements the states; models only append to them and attend. A state holds exactly the tokens fed and not trimmed.
  */
-import { int32Array, type MlxArray } from "../mlx/array.ts";
+import { free, int32Array, type MlxArray } from "../mlx/array.ts";
+import type { KvStore } from "../mlx/cpu.ts";
 
 export interface LayerState {
   /** Tokens held. */
@@ -25,6 +26,38 @@ export interface AttendingState extends LayerState {
   attend(q: MlxArray, k: MlxArray, v: MlxArray, scale: number): MlxArray;
 }
 
+/** A state whose keys and values lie with the CPU primitives, which append to them: what the fused CPU backend uses. */
+export interface PackedState extends LayerState {
+  readonly store: KvStore;
+  /** Tokens that a query sees, itself included; null: all. */
+  readonly window: number | null;
+  /** The array that the newest step made and the next one waits for; NONE before the first. */
+  readonly after: MlxArray;
+  /** A step has appended `count` tokens; `token` stands for it. */
+  appended(count: number, token: StepToken): void;
+}
+
+export function isPacked(state: LayerState): state is PackedState {
+  return "store" in state;
+}
+
+/** The array that stands for a step's writes, shared by the rows of the step: freed when the last one lets go. */
+export class StepToken {
+  private holders = 0;
+
+  /** @param array kept by the caller, from now on owned here */
+  constructor(readonly array: MlxArray) {}
+
+  hold(): void {
+    this.holders++;
+  }
+
+  release(): void {
+    this.holders--;
+    if (this.holders === 0) free(this.array);
+  }
+}
+
 export function canAttend(state: LayerState): state is AttendingState {
   return "attend" in state;
 }
@@ -36,6 +69,9 @@ export interface StateSpec {
   /** Tokens that a query sees, itself included; null: all. */
   readonly window: number | null;
 }
+
+/** Which kind of state a compute backend works on: AttendingState or PackedState. */
+export type StateLayout = "arrays" | "packed";
 
 /** Makes the states of a row; implemented in `src/cache/`. */
 export interface StateFactory {

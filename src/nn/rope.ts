@@ -88,11 +88,10 @@ export function makeRope(spec: RopeSpec): Rope {
 
 /** NTK-aware scaling whose base grows with the sequence. */
 function dynamicRope(spec: RopeSpec, factor: number, maxPositions: number): Rope {
-  const { dims, traditional, base } = spec;
+  const { dims, traditional } = spec;
   return {
     rotate: (x, offset) => {
-      const n = Math.max(offset + dim(x, 2), maxPositions);
-      const grown = base * ((factor * n) / maxPositions - (factor - 1)) ** (dims / (dims - 2));
+      const grown = dynamicRopeBase(spec, factor, maxPositions, offset + dim(x, 2));
       return rope(x, dims, traditional, grown, 1, offset);
     },
     rotateAt: () => {
@@ -101,6 +100,12 @@ function dynamicRope(spec: RopeSpec, factor: number, maxPositions: number): Rope
     flat: false,
     dispose: () => undefined,
   };
+}
+
+/** The base of a sequence of `length` tokens. */
+export function dynamicRopeBase(spec: RopeSpec, factor: number, maxPositions: number, length: number): number {
+  const n = Math.max(length, maxPositions);
+  return spec.base * ((factor * n) / maxPositions - (factor - 1)) ** (spec.dims / (spec.dims - 2));
 }
 
 /** Scales the rotated features before the rotation (YaRN's and LongRoPE's attention temperature). */

@@ -29,6 +29,7 @@ function freeNorm(norm: NormWeights | null): void {
 export function stockCompute(activationDtype: "float32" | null): Compute {
   return {
     name: "stock",
+    stateLayout: "arrays",
     embedding: (table) => stockEmbedding(table, activationDtype),
     projectionAdd: (weights) => {
       const linear = new StockLinear(weights);

@@ -14,10 +14,7 @@ const tracked = listed.stdout
 
 /** Written apart, so that this file does not name them itself. */
 const FORBIDDEN = [
-  [
-    "a folder of some machine",
-    new RegExp(`(^|[\\s"'\`=:(])/(${["work", "root", "tmp"].join("|")})/[\\w.-]`),
-  ],
+  ["a folder of some machine", new RegExp(`(^|[\\s"'\`=:(])/(${["work", "root", "tmp"].join("|")})/[\\w.-]`)],
   [
     "a registry's host",
     new RegExp(

@@ -39,7 +39,7 @@ test("an error comes after what was pushed before it, once", async () => {
   events.push(1);
   events.end(new RangeError("broken"));
   expect((await events.next()).value).toBe(1);
-  expect(events.next()).rejects.toThrow("broken");
+  await expect(events.next()).rejects.toThrow("broken");
   expect(await events.next()).toEqual({ value: undefined, done: true });
   expect(left()).toBe(0);
 });
@@ -60,14 +60,13 @@ describe("leaving", () => {
     const consume = async () => {
       for await (const event of events) throw new Error(`at ${event}`);
     };
-    expect(consume()).rejects.toThrow("at 1");
-    await Promise.resolve();
+    await expect(consume()).rejects.toThrow("at 1");
     expect(left()).toBe(1);
   });
 
   test("by throw, which passes the error on", async () => {
     const { events, left } = stream();
-    expect(events.throw(new Error("mine"))).rejects.toThrow("mine");
+    await expect(events.throw(new Error("mine"))).rejects.toThrow("mine");
     expect(left()).toBe(1);
   });
 

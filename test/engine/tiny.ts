@@ -97,6 +97,7 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
   } as const;
   const target: ReadyModel["target"] = {
     model: watch.model,
+    stateLayout: "arrays",
     eosIds: [],
     samplingDefaults: {},
     quantization: null,

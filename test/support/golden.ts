@@ -36,6 +36,19 @@ export function maxDifference(a: Float32Array, b: Float32Array): number {
   return worst;
 }
 
+/** Root mean square of the difference relative to that of `b`; infinite when the lengths differ or a value is not a number. */
+export function relativeDifference(a: Float32Array, b: Float32Array): number {
+  if (a.length !== b.length) return Number.POSITIVE_INFINITY;
+  let off = 0;
+  let size = 0;
+  for (let i = 0; i < a.length; i++) {
+    off += ((a[i] ?? Number.NaN) - (b[i] ?? Number.NaN)) ** 2;
+    size += (b[i] ?? Number.NaN) ** 2;
+  }
+  const relative = Math.sqrt(off / size);
+  return Number.isNaN(relative) ? Number.POSITIVE_INFINITY : relative;
+}
+
 /** The full golden sets beside the repository where they exist, else the selection that the project carries. */
 export function goldenRoot(set: string): string {
   const full = join(repoRoot, "..", "shared", "golden", set);

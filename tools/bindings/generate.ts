@@ -18,7 +18,16 @@ interface BoundType {
   readonly ts: string;
 }
 
-const HANDLES = new Set(["mlx_array", "mlx_stream", "mlx_device", "mlx_string", "mlx_vector_array"]);
+const HANDLES = new Set([
+  "mlx_array",
+  "mlx_stream",
+  "mlx_device",
+  "mlx_string",
+  "mlx_vector_array",
+  "dspark_cpu_matrix",
+  "dspark_cpu_attention",
+  "dspark_cpu_kv",
+]);
 const SCALARS: Readonly<Record<string, BoundType>> = {
   int: { ffi: "i32", ts: "number" },
   bool: { ffi: "bool", ts: "boolean" },

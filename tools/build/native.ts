@@ -38,6 +38,8 @@ function zigToolchain(folder: string, wheel: string): string[] {
     "-DCMAKE_SYSTEM_NAME=Darwin",
     "-DCMAKE_SYSTEM_PROCESSOR=arm64",
     "-DCMAKE_OSX_SYSROOT=",
+    // Trying the compiler without linking: Zig would build its own C++ library for that.
+    "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY",
     "-DCMAKE_OSX_DEPLOYMENT_TARGET=14.0",
     `-DCMAKE_C_COMPILER=${program("cc", `cc ${target}`)}`,
     `-DCMAKE_CXX_COMPILER=${program("c++", `c++ ${target}`)}`,

@@ -1,0 +1,500 @@
+// See dspark_cpu.h. What can be wrong is checked when an array is made, so that evaluating it cannot fail.
+#include "dspark_cpu.h"
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "cpu_task.h"
+#include "failure.h"
+#include "self_attention.h"
+
+#define DSPARK_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+namespace mx = mlx::core;
+using namespace dspark::cpu;
+using dspark::CpuTask;
+using dspark::guarded;
+using MatrixPtr = std::shared_ptr<const Matrix>;
+using AttentionPtr = std::shared_ptr<const AttentionSpec>;
+
+void require(bool holds, const std::string& message) {
+  if (!holds) {
+    throw std::invalid_argument(message);
+  }
+}
+
+const mx::array& array_of(const mlx_array& handle) {
+  require(handle.ctx != nullptr, "an array is missing");
+  return *static_cast<mx::array*>(handle.ctx);
+}
+
+const MatrixPtr& matrix_of(const dspark_cpu_matrix& handle) {
+  require(handle.ctx != nullptr, "a packed matrix is missing");
+  return *static_cast<MatrixPtr*>(handle.ctx);
+}
+
+void put(mlx_array* res, mx::array value) {
+  if (res->ctx == nullptr) {
+    res->ctx = new mx::array(std::move(value));
+  } else {
+    *static_cast<mx::array*>(res->ctx) = std::move(value);
+  }
+}
+
+mx::Stream stream_of(const mlx_stream& handle) {
+  const mx::Stream stream =
+      handle.ctx == nullptr ? mx::default_stream(mx::Device::cpu) : *static_cast<mx::Stream*>(handle.ctx);
+  require(stream.device == mx::Device::cpu, "the CPU backend runs on CPU streams");
+  return stream;
+}
+
+std::string text(const mx::Shape& shape) {
+  std::string out("[");
+  for (size_t axis = 0; axis < shape.size(); axis++) {
+    if (axis > 0) {
+      out.push_back(',');
+    }
+    out.append(std::to_string(shape[axis]));
+  }
+  out.push_back(']');
+  return out;
+}
+
+void require_rows(const mx::array& x, int features, const char* what) {
+  require(x.dtype() == mx::float32, std::string(what) + ": activations of the CPU backend are float32");
+  require(x.ndim() == 2 && x.shape(1) == features,
+          std::string(what) + ": has shape " + text(x.shape()) + ", wanted [rows," + std::to_string(features) + "]");
+}
+
+// A float32 constant of the model: read when the array is made, its memory kept with the task.
+struct Vector {
+  Vector(const mlx_array& handle, int length, const char* what) : array(array_of(handle)) {
+    require(array.dtype() == mx::float32 && static_cast<int>(array.size()) == length,
+            std::string(what) + ": must be float32[" + std::to_string(length) + "]");
+    require(array.is_available() && array.flags().row_contiguous, std::string(what) + ": must be evaluated");
+  }
+  const float* data() const {
+    return array.data<float>();
+  }
+  mx::array array;
+};
+
+std::vector<float> floats_of(const mlx_array& handle, int length, const char* what) {
+  if (handle.ctx == nullptr) {
+    return {};
+  }
+  const Vector vector(handle, length, what);
+  return {vector.data(), vector.data() + length};
+}
+
+FloatType float_type(const mx::array& a, const char* what) {
+  require(a.dtype() == mx::float32 || a.dtype() == mx::float16 || a.dtype() == mx::bfloat16,
+          std::string(what) + ": must be float32, float16 or bfloat16");
+  return a.dtype() == mx::float32 ? FloatType::f32 : a.dtype() == mx::float16 ? FloatType::f16 : FloatType::bf16;
+}
+
+// Rows of an evaluated array; only a last axis that is not dense is copied.
+Rows rows_of(const mx::array& a, Scratch& scratch) {
+  const int count = a.shape(0);
+  const int features = a.shape(1);
+  if (features == 1 || a.strides(1) == 1) {
+    return {a.data<float>(), static_cast<size_t>(count == 1 ? features : a.strides(0)), count};
+  }
+  float* copy = scratch.get<float>(a.size());
+  for (int m = 0; m < count; m++) {
+    for (int k = 0; k < features; k++) {
+      copy[size_t(m) * features + k] = a.data<float>()[m * a.strides(0) + k * a.strides(1)];
+    }
+  }
+  return {copy, static_cast<size_t>(features), count};
+}
+
+// The same without a distance between the rows.
+Rows dense_rows(const mx::array& a, Scratch& scratch) {
+  const Rows rows = rows_of(a, scratch);
+  const size_t features = a.shape(1);
+  if (rows.stride == features) {
+    return rows;
+  }
+  float* copy = scratch.get<float>(a.size());
+  for (int m = 0; m < rows.count; m++) {
+    std::copy(rows.row(m), rows.row(m) + features, copy + m * features);
+  }
+  return {copy, features, rows.count};
+}
+
+// One for each argument of a task: a task's rows must not share it.
+Scratch& scratch_of_thread(int argument) {
+  static thread_local Scratch scratch[2];
+  return scratch[argument];
+}
+
+// Rows of one argument through `compute(context, rows, out)`.
+template <class Compute>
+mx::array rows_task(const char* name, const mx::array& x, int features, const mlx_stream& s, Compute&& compute) {
+  const Kernels& table = kernels();
+  return CpuTask::make(
+      name, {x.shape(0), features}, {x}, stream_of(s), [compute, &table](const auto& in, auto& out) {
+        const std::shared_ptr<Pool> threads = pool();
+        compute(Context{table, *threads}, rows_of(in[0], scratch_of_thread(0)), out[0].template data<float>());
+      });
+}
+
+} // namespace
+
+DSPARK_API int dspark_cpu_set_threads(int threads) {
+  return guarded([&] { set_threads(threads); });
+}
+
+DSPARK_API int dspark_cpu_threads(int* res) {
+  return guarded([&] { *res = pool()->threads(); });
+}
+
+DSPARK_API const char* dspark_cpu_isa(void) {
+  const char* name = nullptr;
+  guarded([&] { name = kernels().name; });
+  return name;
+}
+
+DSPARK_API size_t dspark_cpu_bytes(void) {
+  return bytes_held.load();
+}
+
+DSPARK_API int dspark_cpu_pack(
+    dspark_cpu_matrix* res,
+    const mlx_array w,
+    const mlx_array scales,
+    const mlx_array biases,
+    int group_size,
+    int bits,
+    const char* mode,
+    const mlx_array bias) {
+  return guarded([&] {
+    // The copies keep the memory while it is read.
+    std::vector<mx::array> parts{mx::contiguous(array_of(w))};
+    Source source;
+    require(parts[0].ndim() == 2, "pack: the weight has shape " + text(parts[0].shape()) + ", wanted two axes");
+    source.rows = parts[0].shape(0);
+    if (scales.ctx == nullptr) {
+      source.type = float_type(parts[0], "pack: the weight");
+      source.columns = parts[0].shape(1);
+    } else {
+      require(parts[0].dtype() == mx::uint32, "pack: a packed weight is uint32");
+      require(bits > 0 && group_size > 0, "pack: bits and group size must be positive");
+      source.bits = bits;
+      source.group = group_size;
+      source.mode = mode;
+      source.columns = static_cast<int>(static_cast<int64_t>(parts[0].shape(1)) * 32 / bits);
+      const mx::Shape wanted{source.rows, source.columns / group_size};
+      for (const mlx_array& part : {scales, biases}) {
+        if (part.ctx != nullptr) {
+          parts.push_back(mx::contiguous(array_of(part)));
+          require(parts.back().shape() == wanted, "pack: scales or biases have shape " + text(parts.back().shape()) +
+                                                      ", the weight asks for " + text(wanted));
+        }
+      }
+      if (source.mode == "affine") {
+        source.type = float_type(parts[1], "pack: the scales");
+        require(parts.size() == 3 && parts[2].dtype() == parts[1].dtype(), "pack: biases must be there, typed as the scales");
+      } else {
+        require(parts[1].dtype() == mx::uint8, "pack: scales of " + source.mode + " are uint8");
+      }
+    }
+    mx::eval(parts);
+    source.weight = parts[0].data<void>();
+    source.scales = parts.size() > 1 ? parts[1].data<void>() : nullptr;
+    source.biases = parts.size() > 2 ? parts[2].data<void>() : nullptr;
+    const std::vector<float> added = floats_of(bias, source.rows, "pack: the bias");
+    source.bias = added.empty() ? nullptr : added.data();
+    res->ctx = new MatrixPtr(std::make_shared<const Matrix>(pack(source)));
+  });
+}
+
+DSPARK_API int dspark_cpu_matrix_free(dspark_cpu_matrix matrix) {
+  delete static_cast<MatrixPtr*>(matrix.ctx);
+  return 0;
+}
+
+DSPARK_API int dspark_cpu_matmul(mlx_array* res, const mlx_array x, const dspark_cpu_matrix m, const mlx_stream s) {
+  return guarded([&] {
+    const MatrixPtr w = matrix_of(m);
+    require_rows(array_of(x), w->columns, "matmul: x");
+    put(res, rows_task("DsparkMatmul", array_of(x), w->rows, s, [w](const Context& context, const Rows& rows, float* out) {
+          multiply(context, rows, nullptr, {w.get(), nullptr, nullptr}, out);
+        }));
+  });
+}
+
+DSPARK_API int dspark_cpu_matmul_add(
+    mlx_array* res,
+    const mlx_array x,
+    const dspark_cpu_matrix m,
+    const mlx_array residual,
+    const mlx_stream s) {
+  return guarded([&] {
+    const MatrixPtr w = matrix_of(m);
+    const mx::array& input = array_of(x);
+    const mx::array& added = array_of(residual);
+    require_rows(input, w->columns, "matmul_add: x");
+    require_rows(added, w->rows, "matmul_add: the residual");
+    require(input.shape(0) == added.shape(0), "matmul_add: x and the residual have different row counts");
+    const Kernels& table = kernels();
+    put(res, CpuTask::make("DsparkMatmulAdd", {input.shape(0), w->rows}, {input, added}, stream_of(s),
+                           [w, &table](const auto& in, auto& out) {
+                             const std::shared_ptr<Pool> threads = pool();
+                             multiply_add({table, *threads}, rows_of(in[0], scratch_of_thread(0)), *w,
+                                          rows_of(in[1], scratch_of_thread(1)), out[0].template data<float>());
+                           }));
+  });
+}
+
+DSPARK_API int dspark_cpu_norm_matmul(
+    mlx_array* res,
+    const mlx_array x,
+    const mlx_array norm,
+    float eps,
+    const dspark_cpu_matrix a,
+    const dspark_cpu_matrix b,
+    const dspark_cpu_matrix c,
+    const mlx_stream s) {
+  return guarded([&] {
+    std::array<MatrixPtr, 3> matrices{matrix_of(a)};
+    size_t count = 1;
+    int features = matrices[0]->rows;
+    for (const dspark_cpu_matrix& more : {b, c}) {
+      if (more.ctx != nullptr) {
+        matrices[count] = matrix_of(more);
+        require(matrices[count]->columns == matrices[0]->columns, "norm_matmul: the matrices take different inputs");
+        features += matrices[count++]->rows;
+      }
+    }
+    require_rows(array_of(x), matrices[0]->columns, "norm_matmul: x");
+    const Vector weight(norm, matrices[0]->columns, "norm_matmul: the norm");
+    put(res, rows_task("DsparkNormMatmul", array_of(x), features, s,
+                       [matrices, weight, eps](const Context& context, const Rows& rows, float* out) {
+                         const Norm by{weight.data(), eps};
+                         multiply(context, rows, &by, {matrices[0].get(), matrices[1].get(), matrices[2].get()}, out);
+                       }));
+  });
+}
+
+DSPARK_API int dspark_cpu_norm_gate_up(
+    mlx_array* res,
+    const mlx_array x,
+    const mlx_array norm,
+    float eps,
+    const dspark_cpu_matrix gate,
+    const dspark_cpu_matrix up,
+    int activation,
+    const mlx_stream s) {
+  return guarded([&] {
+    const MatrixPtr g = matrix_of(gate), u = matrix_of(up);
+    require(g->rows == u->rows && g->columns == u->columns, "norm_gate_up: gate and up have different shapes");
+    require(activation == 0 || activation == 1, "norm_gate_up: unknown activation");
+    require_rows(array_of(x), g->columns, "norm_gate_up: x");
+    const Vector weight(norm, g->columns, "norm_gate_up: the norm");
+    const Activation act = activation == 0 ? Activation::silu : Activation::gelu_tanh;
+    put(res, rows_task("DsparkNormGateUp", array_of(x), g->rows, s,
+                       [g, u, weight, eps, act](const Context& context, const Rows& rows, float* out) {
+                         gated_unit(context, rows, {weight.data(), eps}, *g, *u, act, out);
+                       }));
+  });
+}
+
+DSPARK_API int dspark_cpu_norm(mlx_array* res, const mlx_array x, const mlx_array norm, float eps, const mlx_stream s) {
+  return guarded([&] {
+    const mx::array& input = array_of(x);
+    require(input.ndim() == 2, "norm: x has shape " + text(input.shape()) + ", wanted two axes");
+    const int features = input.shape(1);
+    require_rows(input, features, "norm: x");
+    const Vector weight(norm, features, "norm: the norm");
+    put(res, rows_task("DsparkNorm", input, features, s, [weight, eps, features](const Context& context, const Rows& rows, float* out) {
+          context.pool.run(rows.count, 8, [&](int begin, int end) {
+            for (int m = begin; m < end; m++) {
+              context.kernels.rms_norm(rows.row(m), weight.data(), out + size_t(m) * features, features, eps);
+            }
+          });
+        }));
+  });
+}
+
+DSPARK_API int dspark_cpu_embed(mlx_array* res, const mlx_array ids, const dspark_cpu_matrix m, const mlx_stream s) {
+  return guarded([&] {
+    const MatrixPtr w = matrix_of(m);
+    const mx::array& wanted = array_of(ids);
+    require(wanted.ndim() == 1 && (wanted.dtype() == mx::int32 || wanted.dtype() == mx::uint32),
+            "embed: ids must be int32 or uint32 [count]");
+    put(res, CpuTask::make("DsparkEmbed", {wanted.shape(0), w->columns}, {wanted}, stream_of(s), [w](const auto& in, auto& out) {
+          // An id above 2^31 is outside whichever type it has.
+          const auto* id = in[0].template data<int32_t>();
+          const auto step = in[0].strides(0);
+          float* to = out[0].template data<float>();
+          pool()->run(in[0].shape(0), 8, [&](int begin, int end) {
+            for (int i = begin; i < end; i++) {
+              float* row = to + size_t(i) * w->columns;
+              const int32_t which = id[i * step];
+              if (which >= 0 && which < w->rows) {
+                unpack_row(*w, which, row);
+              } else {
+                std::fill(row, row + w->columns, std::numeric_limits<float>::quiet_NaN());
+              }
+            }
+          });
+        }));
+  });
+}
+
+DSPARK_API int dspark_cpu_rope_table(
+    mlx_array* res,
+    const mlx_array positions,
+    const double* inverse,
+    int half,
+    double magnitude,
+    const mlx_stream s) {
+  return guarded([&] {
+    const mx::array& wanted = array_of(positions);
+    require(wanted.ndim() == 1 && wanted.dtype() == mx::int32, "rope_table: positions must be int32 [count]");
+    require(half > 0, "rope_table: nothing is rotated");
+    const std::vector<double> rates(inverse, inverse + half);
+    put(res, CpuTask::make("DsparkRopeTable", {wanted.shape(0), 2 * half}, {wanted}, stream_of(s),
+                           [rates, magnitude](const auto& in, auto& out) {
+                             const int width = static_cast<int>(rates.size());
+                             float* to = out[0].template data<float>();
+                             for (int i = 0; i < in[0].shape(0); i++) {
+                               const int32_t position = in[0].template data<int32_t>()[i * in[0].strides(0)];
+                               rope_table(&position, 1, rates.data(), width, magnitude, to + size_t(i) * 2 * width);
+                             }
+                           }));
+  });
+}
+
+DSPARK_API int dspark_cpu_attention_new(
+    dspark_cpu_attention* res,
+    int heads,
+    int kv_heads,
+    int dim,
+    float scale,
+    int rope_dims,
+    bool interleaved,
+    const mlx_array q_norm,
+    float q_eps,
+    const mlx_array k_norm,
+    float k_eps,
+    float soft_cap,
+    const mlx_array sinks) {
+  return guarded([&] {
+    require(heads > 0 && kv_heads > 0 && heads % kv_heads == 0,
+            "attention: " + std::to_string(heads) + " heads do not share " + std::to_string(kv_heads) + " evenly");
+    require(dim > 0 && dim <= 512, "attention: head dimension " + std::to_string(dim) + " is not from 1 to 512");
+    require(rope_dims >= 0 && rope_dims <= dim && rope_dims % 2 == 0,
+            "attention: cannot rotate " + std::to_string(rope_dims) + " of " + std::to_string(dim) + " features");
+    AttentionSpec spec;
+    spec.heads = heads;
+    spec.kv_heads = kv_heads;
+    spec.dim = dim;
+    spec.scale = scale;
+    spec.rope_dims = rope_dims;
+    spec.interleaved = interleaved;
+    spec.q_norm = floats_of(q_norm, dim, "attention: the norm of queries");
+    spec.k_norm = floats_of(k_norm, dim, "attention: the norm of keys");
+    spec.q_eps = q_eps;
+    spec.k_eps = k_eps;
+    spec.soft_cap = soft_cap;
+    spec.sinks = floats_of(sinks, heads, "attention: the sinks");
+    res->ctx = new AttentionPtr(std::make_shared<const AttentionSpec>(std::move(spec)));
+  });
+}
+
+DSPARK_API int dspark_cpu_attention_free(dspark_cpu_attention attention) {
+  delete static_cast<AttentionPtr*>(attention.ctx);
+  return 0;
+}
+
+DSPARK_API int dspark_cpu_kv_new(dspark_cpu_kv* res, int heads, int dim, int format, int group) {
+  return guarded([&] {
+    require(format >= 0 && format <= 3, "keys and values: unknown format " + std::to_string(format));
+    res->ctx = new KvStore({heads, dim, static_cast<KvFormat>(format), group});
+  });
+}
+
+DSPARK_API int dspark_cpu_kv_free(dspark_cpu_kv kv) {
+  delete static_cast<KvStore*>(kv.ctx);
+  return 0;
+}
+
+DSPARK_API size_t dspark_cpu_kv_bytes(dspark_cpu_kv kv) {
+  return static_cast<KvStore*>(kv.ctx)->bytes();
+}
+
+DSPARK_API int dspark_cpu_kv_first(dspark_cpu_kv kv) {
+  return static_cast<KvStore*>(kv.ctx)->first_token();
+}
+
+DSPARK_API int dspark_cpu_kv_fork(dspark_cpu_kv* res, dspark_cpu_kv kv) {
+  return guarded([&] { res->ctx = static_cast<KvStore*>(kv.ctx)->fork().release(); });
+}
+
+DSPARK_API int dspark_cpu_attend(
+    mlx_array* res,
+    mlx_array* token,
+    const dspark_cpu_attention attention,
+    const mlx_array qkv,
+    const mlx_array rope,
+    const dspark_cpu_row* rows,
+    int row_count,
+    const mlx_stream s) {
+  return guarded([&] {
+    // Tokens before the window that stay, so that rejected ones can be rolled back.
+    constexpr int64_t kSlack = 64;
+    require(attention.ctx != nullptr, "attend: the attention is missing");
+    const AttentionPtr spec = *static_cast<AttentionPtr*>(attention.ctx);
+    const mx::array& input = array_of(qkv);
+    require_rows(input, (spec->heads + 2 * spec->kv_heads) * spec->dim, "attend: qkv");
+    std::vector<mx::array> inputs{input};
+    require((rope.ctx != nullptr) == (spec->rope_dims > 0), "attend: a rope table goes with a rotation");
+    if (rope.ctx != nullptr) {
+      require_rows(array_of(rope), spec->rope_dims, "attend: rope");
+      require(array_of(rope).shape(0) == input.shape(0), "attend: rope and qkv have different row counts");
+      inputs.push_back(array_of(rope));
+    }
+    int64_t total = 0;
+    for (int r = 0; r < row_count; r++) {
+      const KvStore* store = static_cast<KvStore*>(rows[r].kv.ctx);
+      require(store != nullptr && rows[r].count > 0, "attend: row " + std::to_string(r) + " has no store or no tokens");
+      require(store->shape().heads == spec->kv_heads && store->shape().dim == spec->dim,
+              "attend: row " + std::to_string(r) + " was made for another layer");
+      total += rows[r].count;
+    }
+    require(total == input.shape(0), "attend: the rows have " + std::to_string(total) + " tokens, qkv " +
+                                         std::to_string(input.shape(0)));
+    std::vector<AttentionRow> steps;
+    for (int r = 0; r < row_count; r++) {
+      const dspark_cpu_row& row = rows[r];
+      KvStore* store = static_cast<KvStore*>(row.kv.ctx);
+      const int64_t end = int64_t(row.start) + row.count;
+      steps.push_back({store->writable(row.start, end), row.start, row.count, row.window});
+      if (row.window > 0) {
+        store->forget_before(end - row.window - kSlack);
+      }
+      if (row.after.ctx != nullptr) {
+        inputs.push_back(array_of(row.after));
+      }
+    }
+    const Kernels& table = kernels();
+    const bool rotated = rope.ctx != nullptr;
+    std::vector<mx::array> made = CpuTask::make_two(
+        "DsparkAttend", {input.shape(0), spec->heads * spec->dim}, {1}, std::move(inputs), stream_of(s),
+        [spec, steps = std::move(steps), rotated, &table](const auto& in, auto& out) {
+          const std::shared_ptr<Pool> threads = pool();
+          const Rows projected = dense_rows(in[0], scratch_of_thread(0));
+          const Rows table_rows = rotated ? dense_rows(in[1], scratch_of_thread(1)) : Rows{};
+          self_attention({table, *threads}, *spec, steps, projected.data, table_rows.data, out[0].template data<float>());
+          *out[1].template data<float>() = 0;
+        });
+    put(res, std::move(made[0]));
+    put(token, std::move(made[1]));
+  });
+}

@@ -1,0 +1,59 @@
+/**
+ * Who frees what when a load fails halfway: arrays belong to the reader until a block takes them, then to the block. The
+ * ledger stands before the compute backend and remembers the blocks that a family makes.
+ */
+import { type MlxArray, NONE } from "../mlx/array.ts";
+import type { Block, Compute, SelfAttentionSpec } from "../nn/compute.ts";
+import type { LinearWeights, Matrix, NormWeights } from "../nn/weights.ts";
+
+export class BlockLedger {
+  private readonly blocks: Block[] = [];
+
+  /** The backend as the family sees it. */
+  readonly compute: Compute;
+
+  /** @param handOver told which arrays a block has taken */
+  constructor(
+    inner: Compute,
+    private readonly handOver: (taken: readonly MlxArray[]) => void,
+  ) {
+    this.compute = {
+      name: inner.name,
+      stateLayout: inner.stateLayout,
+      embedding: (table) => this.enter(inner.embedding(table), ofMatrix(table)),
+      projectionAdd: (linear) => this.enter(inner.projectionAdd(linear), ofLinear(linear)),
+      gatedUnit: (norm, gate, up, activation) =>
+        this.enter(inner.gatedUnit(norm, gate, up, activation), [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up)]),
+      selfAttention: (spec) => this.enter(inner.selfAttention(spec), ofAttention(spec)),
+      head: (norm, head, embedding) =>
+        this.enter(inner.head(norm, head, embedding), [...ofNorm(norm), ...(head === null ? [] : ofLinear(head))]),
+    };
+  }
+
+  private enter<T extends Block>(block: T, taken: readonly MlxArray[]): T {
+    this.blocks.push(block);
+    this.handOver(taken.filter((x) => x !== NONE));
+    return block;
+  }
+
+  /** Frees every block, after a failed load. */
+  discard(): void {
+    for (const block of this.blocks.splice(0).reverse()) block.dispose();
+  }
+}
+
+function ofMatrix(matrix: Matrix): MlxArray[] {
+  return matrix.kind === "plain" ? [matrix.weight] : [matrix.weight, matrix.scales, matrix.biases];
+}
+
+function ofLinear({ matrix, bias }: LinearWeights): MlxArray[] {
+  return [...ofMatrix(matrix), bias];
+}
+
+function ofNorm(norm: NormWeights | null): MlxArray[] {
+  return norm === null ? [] : [norm.weight];
+}
+
+function ofAttention({ norm, q, k, v, qNorm, kNorm }: SelfAttentionSpec): MlxArray[] {
+  return [...ofNorm(norm), ...ofLinear(q), ...ofLinear(k), ...ofLinear(v), ...ofNorm(qNorm), ...ofNorm(kNorm)];
+}

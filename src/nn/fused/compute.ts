@@ -1,0 +1,127 @@
+/**
+ * The fused CPU backend: five primitives a layer, float32 activations whatever the checkpoint says, weights packed in the
+ * file's precision. A row's result depends on that row alone, to the bit (shim/dspark_cpu.h); what the products of packed
+ * weights cost in precision is stated in shim/cpu/kernels.h (activations as 16-bit integers for each group of weights).
+ */
+import type { MlxArray } from "../../mlx/array.ts";
+import {
+  cpuIsa,
+  freePackedMatrix,
+  normGateUp,
+  normMatmul,
+  type PackedMatrix,
+  packedMatmul,
+  packedMatmulAdd,
+  packedNorm,
+  packedRows,
+} from "../../mlx/cpu.ts";
+import type { Activation, Compute, Embedding, GatedUnit, Head, ProjectionAdd } from "../compute.ts";
+import type { LinearWeights, Matrix, NormWeights } from "../weights.ts";
+import { FusedSelfAttention } from "./self-attention.ts";
+import { freeNorm, packLinears, packTable, widenNorm } from "./weights.ts";
+
+export function fusedCompute(): Compute {
+  return {
+    name: `fused ${cpuIsa()}`,
+    stateLayout: "packed",
+    embedding: (table) => new FusedEmbedding(table),
+    projectionAdd: (weights) => new FusedProjectionAdd(weights),
+    gatedUnit: (norm, gate, up, activation) => new FusedGatedUnit(norm, gate, up, activation),
+    selfAttention: (spec) => new FusedSelfAttention(spec),
+    head: (norm, weights, embedding) => new FusedHead(norm, weights, embedding),
+  };
+}
+
+class FusedEmbedding implements Embedding {
+  readonly table: PackedMatrix;
+
+  constructor(weights: Matrix) {
+    this.table = packTable(weights);
+  }
+
+  lookup(ids: MlxArray): MlxArray {
+    return packedRows(ids, this.table);
+  }
+
+  project(x: MlxArray): MlxArray {
+    return packedMatmul(x, this.table);
+  }
+
+  dispose(): void {
+    freePackedMatrix(this.table);
+  }
+}
+
+class FusedProjectionAdd implements ProjectionAdd {
+  private readonly matrix: PackedMatrix;
+
+  constructor(weights: LinearWeights) {
+    [this.matrix] = packLinears([weights]) as [PackedMatrix];
+  }
+
+  apply(x: MlxArray, residual: MlxArray): MlxArray {
+    return packedMatmulAdd(x, this.matrix, residual);
+  }
+
+  dispose(): void {
+    freePackedMatrix(this.matrix);
+  }
+}
+
+class FusedGatedUnit implements GatedUnit {
+  private readonly norm: NormWeights;
+  private readonly gate: PackedMatrix;
+  private readonly up: PackedMatrix;
+
+  constructor(
+    norm: NormWeights,
+    gate: LinearWeights,
+    up: LinearWeights,
+    private readonly activation: Activation,
+  ) {
+    [this.gate, this.up] = packLinears([gate, up]) as [PackedMatrix, PackedMatrix];
+    this.norm = widenNorm(norm);
+  }
+
+  apply(x: MlxArray): MlxArray {
+    return normGateUp(x, this.norm.weight, this.norm.eps, this.gate, this.up, this.activation);
+  }
+
+  dispose(): void {
+    freeNorm(this.norm);
+    freePackedMatrix(this.gate);
+    freePackedMatrix(this.up);
+  }
+}
+
+class FusedHead implements Head {
+  private readonly finalNorm: NormWeights;
+  /** The head's own matrix, or the table's, which belongs to the embedding. */
+  private readonly matrix: PackedMatrix;
+  private readonly owned: boolean;
+
+  constructor(norm: NormWeights, weights: LinearWeights | null, embedding: Embedding) {
+    this.owned = weights !== null;
+    if (weights !== null) [this.matrix] = packLinears([weights]) as [PackedMatrix];
+    else if (embedding instanceof FusedEmbedding) this.matrix = embedding.table;
+    else throw new TypeError("the embedding was made by another compute backend");
+    this.finalNorm = widenNorm(norm);
+  }
+
+  norm(x: MlxArray): MlxArray {
+    return packedNorm(x, this.finalNorm.weight, this.finalNorm.eps);
+  }
+
+  project(x: MlxArray): MlxArray {
+    return packedMatmul(x, this.matrix);
+  }
+
+  apply(x: MlxArray): MlxArray {
+    return normMatmul(x, this.finalNorm.weight, this.finalNorm.eps, this.matrix);
+  }
+
+  dispose(): void {
+    freeNorm(this.finalNorm);
+    if (this.owned) freePackedMatrix(this.matrix);
+  }
+}
