@@ -21,6 +21,7 @@ import { openTestMlx } from "../../test/support/native.ts";
 import { GREEDY } from "../../test/support/sampling.ts";
 import { TINY_SHAPE, type TinyShape, writeTinyLlama } from "../../test/support/tiny-llama.ts";
 import { type Times, timed } from "../support/clock.ts";
+import type { Sample } from "../support/contender.ts";
 import { pairedSpread, type Rounds, valuesOf } from "../support/paired.ts";
 import { type Line, report } from "../support/report.ts";
 import { roundsFlag } from "../support/rounds-flag.ts";
@@ -77,12 +78,12 @@ function handlesPerStep(model: TargetModel, steps: number): number {
 
 function compare(id: string, shape: TinyShape, steps: number): boolean {
   const model = loadRandom(shape);
-  const rounds: Record<string, Times>[] = [];
+  const rounds: Record<string, Sample>[] = [];
   let live = 0;
   for (let round = -WARMUP; round < count; round++) {
-    const samples: Record<string, Times> = {};
+    const samples: Record<string, Sample> = {};
     for (const pipelined of round % 2 === 0 ? [true, false] : [false, true]) {
-      samples[pipelined ? "pipelined" : "serial"] = decode(model, steps, pipelined);
+      samples[pipelined ? "pipelined" : "serial"] = { ...decode(model, steps, pipelined) };
     }
     if (round < 0) live = liveArrays();
     else rounds.push(samples);
@@ -90,7 +91,7 @@ function compare(id: string, shape: TinyShape, steps: number): boolean {
   if (liveArrays() !== live) throw new Error(`${liveArrays() - live} arrays are left over`);
   const handles = handlesPerStep(model, steps);
   model.dispose();
-  return report(id, lines(rounds as Rounds, handles), rounds as Rounds);
+  return report(id, lines(rounds, handles), rounds);
 }
 
 function lines(rounds: Rounds, handles: number): Line[] {

@@ -52,7 +52,7 @@ const sides = [
   Contender.start("python", [python, join(root, "bench/python/op_overhead.py"), String(OPS_PER_BURST)]),
 ];
 if (loop !== null) sides.push(Contender.start("c", [loop, String(OPS_PER_BURST), String(OPS_PER_SCOPE)]));
-const rounds = await alternate(sides, { rounds: roundsFlag(40), warmup: 5 });
+const rounds = await alternate(sides, { rounds: roundsFlag(100), warmup: 5 });
 
 const ratio = (a: number, b: number) => a / b;
 const difference = (a: number, b: number) => a - b;
