@@ -5,10 +5,10 @@
  */
 import { concatenate, dim, free, int32Array, type MlxArray, NONE } from "../mlx/array.ts";
 import { attention, multiply, reshape, rmsNorm, sigmoid, slice, transpose } from "../mlx/ops.ts";
+import type { Linear } from "../nn/compute.ts";
 import type { Rope } from "../nn/rope.ts";
 import type { NormWeights } from "../nn/weights.ts";
 import type { ContextLayer, KeysValues } from "./context.ts";
-import type { Linear } from "./linear.ts";
 import { blockMask, shownRows } from "./masks.ts";
 import type { BackboneSettings, LayerMask } from "./settings.ts";
 

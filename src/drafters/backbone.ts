@@ -4,11 +4,11 @@
  */
 import { dim, free, type MlxArray } from "../mlx/array.ts";
 import { slice } from "../mlx/ops.ts";
+import type { Linear } from "../nn/compute.ts";
 import type { Rope } from "../nn/rope.ts";
 import type { NormWeights } from "../nn/weights.ts";
 import type { ContextLayer } from "./context.ts";
 import { type DraftLayer, normed } from "./layer.ts";
-import type { Linear } from "./linear.ts";
 import type { BackboneSettings } from "./settings.ts";
 
 export interface BackboneParts {

@@ -1,11 +1,11 @@
 /** The backbone's parts from a drafter's tensors. */
 import { NONE } from "../mlx/array.ts";
+import type { Compute } from "../nn/compute.ts";
 import type { Rope } from "../nn/rope.ts";
 import { BlockAttention } from "./attention.ts";
 import { Backbone } from "./backbone.ts";
 import { DynamicConv } from "./conv.ts";
 import { DraftLayer } from "./layer.ts";
-import type { MakeLinear } from "./linear.ts";
 import type { DrafterSettings, LayerMask } from "./settings.ts";
 import type { DrafterWeights } from "./weights.ts";
 
@@ -13,16 +13,16 @@ import type { DrafterWeights } from "./weights.ts";
 export function buildBackbone(
   settings: DrafterSettings,
   weights: DrafterWeights,
-  makeLinear: MakeLinear,
+  compute: Pick<Compute, "linear">,
   rope: Rope,
   windowTokens: number,
 ): Backbone {
   const { backbone } = settings;
   const parts = {
     rope,
-    fuse: makeLinear(weights.linear(["fc"], false)),
+    fuse: compute.linear(weights.linear(["fc"], false)),
     contextNorm: weights.norm("hidden_norm"),
-    layers: backbone.layers.map((mask, i) => buildLayer(`layers.${i}`, mask, settings, weights, makeLinear, rope)),
+    layers: backbone.layers.map((mask, i) => buildLayer(`layers.${i}`, mask, settings, weights, compute, rope)),
     finalNorm: weights.norm("norm"),
   };
   const bidirectional = backbone.layers.every((mask) => mask.window === null && !mask.causal);
@@ -39,18 +39,18 @@ function buildLayer(
   mask: LayerMask,
   { backbone }: DrafterSettings,
   weights: DrafterWeights,
-  makeLinear: MakeLinear,
+  compute: Pick<Compute, "linear">,
   rope: Rope,
 ): DraftLayer {
   const { attentionBias, valuesFromKeys, sinks, family, conv } = backbone;
   const attention = (names: readonly string[]) => {
     const paths = names.map((name) => `${at}.self_attn.${name}`);
-    return makeLinear(weights.linear(paths, attentionBias));
+    return compute.linear(weights.linear(paths, attentionBias));
   };
-  const mlp = (name: string) => makeLinear(weights.linear([`${at}.mlp.${name}`], false));
+  const mlp = (name: string) => compute.linear(weights.linear([`${at}.mlp.${name}`], false));
   const convolution = (name: string) => {
     if (conv === null) return null;
-    const kernel = makeLinear(weights.linear([`${at}.${name}.kernel_projection`], false, false));
+    const kernel = compute.linear(weights.linear([`${at}.${name}.kernel_projection`], false, false));
     return new DynamicConv(conv, weights.array(`${at}.${name}.base_kernel`), kernel);
   };
   const gemma = () => ({

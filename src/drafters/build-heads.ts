@@ -10,7 +10,6 @@ import { type DFlashEnds, DFlashHead } from "./dflash.ts";
 import { DFlash2Head } from "./dflash2.ts";
 import { DSparkHead } from "./dspark.ts";
 import { DrafterError } from "./errors.ts";
-import type { MakeLinear } from "./linear.ts";
 import { logSnrFeatures } from "./log-snr.ts";
 import { MarkovHead } from "./markov.ts";
 import { Selector } from "./selector.ts";
@@ -23,8 +22,7 @@ export interface HeadMaterial {
   readonly dir: string;
   readonly weights: DrafterWeights;
   readonly target: TargetParts;
-  readonly compute: Pick<Compute, "embedding">;
-  readonly makeLinear: MakeLinear;
+  readonly compute: Pick<Compute, "embedding" | "linear">;
 }
 
 export function buildHead(settings: DrafterSettings, material: HeadMaterial): BlockHead {
@@ -32,17 +30,17 @@ export function buildHead(settings: DrafterSettings, material: HeadMaterial): Bl
 }
 
 function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHead {
-  const { weights, target, compute, makeLinear } = material;
+  const { weights, target, compute } = material;
   const { backbone, markov, confidence, vocab } = settings;
   const joint = () => {
     if (markov === null || markov.type === "vanilla") return null;
     const name = markov.type === "gated" ? "gate_proj" : "joint_proj";
-    return makeLinear(weights.linear([`markov_head.${name}`], true));
+    return compute.linear(weights.linear([`markov_head.${name}`], true));
   };
   return new DSparkHead({
     embedding: settings.ownEmbed ? compute.embedding(weights.matrix(["embed_tokens"])) : null,
     embedScale: backbone.family === "gemma4" ? Math.sqrt(backbone.hidden) : 1,
-    head: settings.ownHead ? makeLinear(weights.linear(["lm_head"], false)) : null,
+    head: settings.ownHead ? compute.linear(weights.linear(["lm_head"], false)) : null,
     target,
     vocab,
     vocabulary: buildVocabulary(settings, material),
@@ -52,7 +50,7 @@ function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHea
         ? null
         : new MarkovHead({
             before: compute.embedding(weights.matrix(["markov_head.markov_w1"])),
-            after: makeLinear(weights.linear(["markov_head.markov_w2"], false)),
+            after: compute.linear(weights.linear(["markov_head.markov_w2"], false)),
             joint: joint(),
             type: markov.type,
             rank: markov.rank,
@@ -61,7 +59,7 @@ function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHea
       confidence === null
         ? null
         : new ConfidenceHead(
-            makeLinear(weights.linear(["confidence_head.proj"], true)),
+            compute.linear(weights.linear(["confidence_head.proj"], true)),
             confidence === "hidden+markov",
           ),
     slotOffsets: settings.logSnr === null ? NONE : slotOffsets(settings.block, weights),
@@ -94,7 +92,7 @@ function slotOffsets(block: number, weights: DrafterWeights): MlxArray {
 }
 
 function buildDFlash(settings: DFlashSettings, material: HeadMaterial): BlockHead {
-  const { weights, target, makeLinear } = material;
+  const { weights, target, compute } = material;
   const { selector, vocab, embedScale, outputMultiplier, softcap } = settings;
   const vocabulary = new DraftVocabulary(vocab, null, target.vocabSize);
   const ends: DFlashEnds = { target, vocabulary, embedScale, outputMultiplier, softcap };
@@ -104,7 +102,7 @@ function buildDFlash(settings: DFlashSettings, material: HeadMaterial): BlockHea
     new Selector({
       predecessors: weights.array("candidate_selector.predecessor_codebook", "float32"),
       successors: weights.array("candidate_selector.successor_codebook", "float32"),
-      projection: makeLinear(weights.linear(["candidate_selector.hidden_projection"], false, false)),
+      projection: compute.linear(weights.linear(["candidate_selector.hidden_projection"], false, false)),
       topK: selector.topK,
       targetVocab: target.vocabSize,
     }),

@@ -1,7 +1,7 @@
 /** The confidence head: the logit of "slot i is right if those before it are", from the slot and the token before. */
 import { concatenate, dim, type MlxArray } from "../mlx/array.ts";
 import { reshape } from "../mlx/ops.ts";
-import type { Linear } from "./linear.ts";
+import type { Linear } from "../nn/compute.ts";
 
 export class ConfidenceHead {
   /** @param projection [1, H], or [1, H + r] when it reads the Markov features, too */

@@ -5,7 +5,7 @@
  */
 import { concatenate, dim, dtypeOf, free, type MlxArray } from "../mlx/array.ts";
 import { add, multiply, reshape, slice, zeros } from "../mlx/ops.ts";
-import type { Linear } from "./linear.ts";
+import type { Linear } from "../nn/compute.ts";
 import type { ConvSettings } from "./settings.ts";
 
 const BEFORE = 0;

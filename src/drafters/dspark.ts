@@ -4,13 +4,12 @@
  */
 import { concatenate, dim, dtypeOf, free, type MlxArray, NONE, scalar } from "../mlx/array.ts";
 import { add, divide, multiply, reshape, slice, tanh, view } from "../mlx/ops.ts";
-import type { Embedding } from "../nn/compute.ts";
+import type { Embedding, Linear } from "../nn/compute.ts";
 import type { TargetParts } from "../nn/target-parts.ts";
 import type { BlockHead } from "./block-drafter.ts";
 import type { ConfidenceHead } from "./confidence.ts";
 import type { Proposal, ProposalLaw } from "./drafter.ts";
 import { biasOf, draw } from "./draw.ts";
-import type { Linear } from "./linear.ts";
 import type { MarkovHead } from "./markov.ts";
 import { type DraftVocabulary, withinTable } from "./vocabulary.ts";
 

@@ -1,11 +1,11 @@
 /** One layer of a drafter: pre-norm attention and MLP in qwen's or gemma-4's order of norms. drafters.md §2. */
 import { free, type MlxArray } from "../mlx/array.ts";
 import { add, multiply, rmsNorm } from "../mlx/ops.ts";
+import type { Linear } from "../nn/compute.ts";
 import { activate } from "../nn/stock.ts";
 import type { NormWeights } from "../nn/weights.ts";
 import type { BlockAttention } from "./attention.ts";
 import type { DynamicConv } from "./conv.ts";
-import type { Linear } from "./linear.ts";
 
 /** Norms of outputs, and the factor of the whole layer: gemma-4 only. */
 export interface GemmaParts {

@@ -5,15 +5,14 @@
 import { readModelConfig } from "../checkpoint/config-json.ts";
 import { openCheckpoint } from "../checkpoint/safetensors-set.ts";
 import { evaluate, int32Array, keep, type MlxArray, scope } from "../mlx/array.ts";
-import { device } from "../mlx/native.ts";
+import { BlockLedger } from "../nn/block-ledger.ts";
+import type { Compute } from "../nn/compute.ts";
 import { makeRope } from "../nn/rope.ts";
-import { stockCompute } from "../nn/stock.ts";
 import type { TargetParts } from "../nn/target-parts.ts";
 import { BlockDrafter } from "./block-drafter.ts";
 import { buildBackbone } from "./build-backbone.ts";
 import { buildHead } from "./build-heads.ts";
 import { DrafterError } from "./errors.ts";
-import { type MakeLinear, stockLinear } from "./linear.ts";
 import { readSettings, type WantedMode } from "./packaging/detect.ts";
 import { type DrafterFolder, shapeOf } from "./packaging/folder.ts";
 import { preparedFolder } from "./packaging/prepare.ts";
@@ -28,6 +27,10 @@ export const DRAFTER_BITS: DrafterBits = 4;
 export const DRAFTER_WINDOW_TOKENS = 4096;
 
 export interface LoadDrafterOptions {
+  /** As for the target (nn/select.ts). */
+  readonly compute: Compute;
+  /** What floats are widened to at load; null keeps the file's. */
+  readonly dtype: "float32" | null;
   /** `--drafter-bits`; 0 keeps the checkpoint's precision. */
   readonly bits?: DrafterBits;
   /** `--drafter-window`; 0: the whole context. */
@@ -38,9 +41,6 @@ export interface LoadDrafterOptions {
   readonly cacheRoot?: string | null;
   /** Added to tap ids of layouts that count inputs of layers; null: their own. See `tapOffsetFrom`. */
   readonly tapOffset?: number | null;
-  /** Activations; the default is float32 on a CPU and the checkpoint's own elsewhere. */
-  readonly dtype?: "float32" | null;
-  readonly makeLinear?: MakeLinear;
 }
 
 /**
@@ -59,7 +59,7 @@ export function tapOffsetFrom(env: Readonly<Record<string, string | undefined>>)
  * @param target what the drafter borrows and is checked against; must outlive the drafter
  * @throws DrafterError when it is no drafter that we run or not one for this target; CheckpointError for damaged files
  */
-export function loadDrafter(source: string, target: TargetParts, options: LoadDrafterOptions = {}): BlockDrafter {
+export function loadDrafter(source: string, target: TargetParts, options: LoadDrafterOptions): BlockDrafter {
   const dir = preparedFolder(source, options.cacheRoot ?? null);
   const folder = openFolder(dir);
   const settings = readSettings(folder, options.mode ?? null, options.tapOffset ?? null);
@@ -93,16 +93,16 @@ function build(
   options: LoadDrafterOptions,
 ): BlockDrafter {
   const { dir, checkpoint } = folder;
-  const dtype = options.dtype !== undefined ? options.dtype : device === "cpu" ? "float32" : null;
+  const { compute, dtype, bits = DRAFTER_BITS, windowTokens = DRAFTER_WINDOW_TOKENS } = options;
   const { offsetNorms, eps } = settings.backbone;
-  const bits = options.bits ?? DRAFTER_BITS;
-  const makeLinear = options.makeLinear ?? stockLinear;
-  const weights = new DrafterWeights(checkpoint, { bits, dtype, offsetNorms, eps });
+  // Fused blocks keep weights in any precision and compute in float32.
+  const vectorDtype = compute.stateLayout === "packed" ? "float32" : dtype;
+  const weights = new DrafterWeights(checkpoint, { bits, matrixDtype: dtype, vectorDtype, offsetNorms, eps });
+  const ledger = new BlockLedger(compute, (taken) => weights.handOver(taken));
   const rope = makeRope(settings.backbone.rope);
   try {
-    const window = options.windowTokens ?? DRAFTER_WINDOW_TOKENS;
-    const backbone = buildBackbone(settings, weights, makeLinear, rope, window);
-    const head = buildHead(settings, { dir, weights, target, compute: stockCompute(dtype), makeLinear });
+    const backbone = buildBackbone(settings, weights, ledger.compute, rope, windowTokens);
+    const head = buildHead(settings, { dir, weights, target, compute: ledger.compute });
     return new BlockDrafter({
       kind: settings.kind,
       layout: settings.layout,
@@ -116,6 +116,7 @@ function build(
       notes: checkpoint.notes,
     });
   } catch (error) {
+    ledger.discard();
     weights.discard();
     rope.dispose();
     throw error;

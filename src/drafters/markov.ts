@@ -5,8 +5,7 @@
  */
 import { concatenate, dim, dtypeOf, type MlxArray, scalar } from "../mlx/array.ts";
 import { add, multiply, sigmoid, slice, subtract, tanh, zeros } from "../mlx/ops.ts";
-import type { Embedding } from "../nn/compute.ts";
-import type { Linear } from "./linear.ts";
+import type { Embedding, Linear } from "../nn/compute.ts";
 
 export interface MarkovParts {
   /** W1 [V, r], by target ids. */

@@ -34,7 +34,7 @@ import {
   zeros,
 } from "../mlx/ops.ts";
 import { categorical } from "../mlx/random.ts";
-import type { Linear } from "./linear.ts";
+import type { Linear } from "../nn/compute.ts";
 import { withinTable } from "./vocabulary.ts";
 
 /** Lowest temperature that scores are divided by. */

@@ -36,15 +36,21 @@ export type DrafterBits = 0 | 2 | 3 | 4 | 5 | 6 | 8;
 
 export interface WeightOptions {
   readonly bits: DrafterBits;
-  /** What floats are widened to; null keeps the file's. */
-  readonly dtype: "float32" | null;
+  /** What matrices are widened to before anything is packed; null keeps the file's dtype. */
+  readonly matrixDtype: "float32" | null;
+  /** The same for everything else: the dtype of activations. */
+  readonly vectorDtype: "float32" | null;
   /** Norm weights are stored as w − 1. */
   readonly offsetNorms: boolean;
   readonly eps: number;
 }
 
+/** A tensor for the time of a computation, widened as activations are unless told otherwise. */
+export type ReadTensor = (name: string, dtype?: "float32" | null) => MlxArray;
+
 export class DrafterWeights {
-  private readonly made: MlxArray[] = [];
+  /** Arrays that nobody has taken yet. */
+  private readonly made = new Set<MlxArray>();
   /** Bytes of all arrays made. */
   bytes = 0;
 
@@ -88,7 +94,7 @@ export class DrafterWeights {
   matrix(paths: readonly string[], packed = true): Matrix {
     const { bits } = this.options;
     const parts = this.own((read) => {
-      const rows = paths.map((path) => read(`${path}.weight`));
+      const rows = paths.map((path) => read(`${path}.weight`, this.options.matrixDtype));
       const plain = concatenate(rows, 0);
       if (!packed || bits === 0 || dim(plain, 1) % GROUP !== 0) return [plain];
       const { weight, scales, biases } = quantize(plain, GROUP, bits, "affine");
@@ -108,26 +114,31 @@ export class DrafterWeights {
     throw new DrafterError(this.checkpoint.dir, "tensors", `${name} is ${place?.dtype}, not a list of integers`);
   }
 
-  /** Frees everything, after a failed load. */
+  /** The arrays belong to somebody else from now on. */
+  handOver(taken: readonly MlxArray[]): void {
+    for (const x of taken) this.made.delete(x);
+  }
+
+  /** Frees what was made and not handed over, after a failed load. */
   discard(): void {
     for (const x of this.made) free(x);
-    this.made.length = 0;
+    this.made.clear();
   }
 
   /** Computes arrays, from tensors that live only meanwhile, and keeps them for the drafter. */
-  own(make: (read: (name: string) => MlxArray) => MlxArray[]): MlxArray[] {
+  own(make: (read: ReadTensor) => MlxArray[]): MlxArray[] {
     return scope(() => {
-      const arrays = make((name) => this.read(name));
+      const arrays = make((name, dtype = this.options.vectorDtype) => this.read(name, dtype));
       evaluate(arrays);
       for (const x of arrays) {
-        this.made.push(keep(x));
+        this.made.add(keep(x));
         this.bytes += bytesOf(x);
       }
       return arrays;
     });
   }
 
-  private read(name: string): MlxArray {
+  private read(name: string, wanted: "float32" | null): MlxArray {
     const { dir, tensors } = this.checkpoint;
     const place = tensors.get(name);
     if (place === undefined) throw new DrafterError(dir, "tensors", `${name} is missing`);
@@ -136,7 +147,6 @@ export class DrafterWeights {
       throw new DrafterError(dir, "tensors", `${name} is ${place.dtype}; drafters are read in F32, F16 and BF16`);
     }
     const stored = readTensor(place.file, place.offset, place.shape, dtype);
-    const wanted = this.options.dtype;
     return wanted === null || dtype === wanted ? stored : astype(stored, wanted);
   }
 }

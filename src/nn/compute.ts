@@ -22,6 +22,11 @@ export interface Embedding extends Block {
   project(x: MlxArray): MlxArray;
 }
 
+/** x [R, in] → linear(x) [R, out]. */
+export interface Linear extends Block {
+  apply(x: MlxArray): MlxArray;
+}
+
 /** x [R, in], residual [R, out] → residual + linear(x). */
 export interface ProjectionAdd extends Block {
   apply(x: MlxArray, residual: MlxArray): MlxArray;
@@ -72,6 +77,7 @@ export interface Compute {
   /** What its self-attention takes: states that attend with arrays, or packed ones. */
   readonly stateLayout: StateLayout;
   embedding(table: Matrix): Embedding;
+  linear(linear: LinearWeights): Linear;
   projectionAdd(linear: LinearWeights): ProjectionAdd;
   gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;
   selfAttention(spec: SelfAttentionSpec): SelfAttention;

@@ -31,6 +31,7 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
     name: "stock",
     stateLayout: "arrays",
     embedding: (table) => stockEmbedding(table, activationDtype),
+    linear: (weights) => new StockLinear(weights),
     projectionAdd: (weights) => {
       const linear = new StockLinear(weights);
       return {

@@ -7,7 +7,6 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeNvfp4 } from "../../src/checkpoint/nvfp4-decode.ts";
 import { ConfidenceHead } from "../../src/drafters/confidence.ts";
-import { stockLinear } from "../../src/drafters/linear.ts";
 import { logSnrFeatures } from "../../src/drafters/log-snr.ts";
 import { MarkovHead } from "../../src/drafters/markov.ts";
 import { DraftVocabulary, withinTable } from "../../src/drafters/vocabulary.ts";
@@ -30,6 +29,7 @@ import type { LinearWeights } from "../../src/nn/weights.ts";
 import { drafterRoot, readVectors, worstExcess } from "../support/drafter-golden.ts";
 import { openTestMlx } from "../support/native.ts";
 
+const stock = stockCompute("float32");
 const policy = join(drafterRoot, "policy");
 const vectors = readVectors(join(policy, "sampling.safetensors"));
 const golden = JSON.parse(readFileSync(join(policy, "sampling.json"), "utf8")) as Readonly<
@@ -63,9 +63,9 @@ function linear(weight: string, bias: string | null): LinearWeights {
 function markovHead(type: "vanilla" | "gated" | "rnn"): MarkovHead {
   const joint = { vanilla: null, gated: "markov_gate", rnn: "markov_joint" }[type];
   return new MarkovHead({
-    before: stockCompute("float32").embedding(linear("markov_w1", null).matrix),
-    after: stockLinear(linear("markov_w2", null)),
-    joint: joint === null ? null : stockLinear(linear(`${joint}_w`, `${joint}_b`)),
+    before: stock.embedding(linear("markov_w1", null).matrix),
+    after: stock.linear(linear("markov_w2", null)),
+    joint: joint === null ? null : stock.linear(linear(`${joint}_w`, `${joint}_b`)),
     type,
     rank: vector("markov_w1").shape[1] ?? 0,
   });
@@ -136,7 +136,7 @@ test("a confidence head reads the Markov features only when it was made for them
     const features = float32Array([10, 20], [2, 1]);
     const made = (weights: readonly number[], reads: boolean) =>
       new ConfidenceHead(
-        stockLinear({
+        stock.linear({
           matrix: { kind: "plain", weight: keep(float32Array(weights, [1, weights.length])) },
           bias: keep(float32Array([0.5])),
           inFeatures: weights.length,

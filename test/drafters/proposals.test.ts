@@ -35,13 +35,14 @@ import { drafterCases, drafterRoot, drafterSource, readCase, readVectors } from 
 import { openTestMlx } from "../support/native.ts";
 
 const VOCAB = 512;
+const STOCK = { compute: stockCompute("float32"), dtype: "float32" } as const;
 const GREEDY: ProposalLaw = { kind: "greedy", vocab: VOCAB, bias: null };
 const cache = mkdtempSync(join(tmpdir(), "drafters-"));
 let target: TargetModel;
 
 beforeAll(() => {
   openTestMlx();
-  target = loadTarget(join(drafterRoot, "target"), stockCompute("float32"), { dtype: "float32" }).model;
+  target = loadTarget(join(drafterRoot, "target"), STOCK.compute, STOCK).model;
 });
 afterAll(() => {
   target.dispose();
@@ -63,7 +64,7 @@ function sampled(kind: "rejection" | "coupled", temperature: number, seed: numbe
 
 function load(name: string): BlockDrafter {
   const windowTokens = readCase(name).ctx_window ?? 0;
-  return loadDrafter(drafterSource(name), target, { bits: 0, windowTokens, cacheRoot: cache });
+  return loadDrafter(drafterSource(name), target, { ...STOCK, bits: 0, windowTokens, cacheRoot: cache });
 }
 
 /** Context rows that stand for a prompt. */

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { DrafterError } from "../../src/drafters/errors.ts";
 import { loadDrafter, tapOffsetFrom } from "../../src/drafters/load.ts";
 import type { WantedMode } from "../../src/drafters/packaging/detect.ts";
+import { stockCompute } from "../../src/nn/stock.ts";
 import { type GgufField, ggufBytes } from "../checkpoint/gguf-writer.ts";
 import { put, temporaryFolder } from "../checkpoint/temporary-folder.ts";
 import {
@@ -22,6 +23,7 @@ import {
 } from "./tiny-folder.ts";
 
 const root = temporaryFolder();
+const STOCK = { compute: stockCompute("float32"), dtype: "float32" } as const;
 
 interface Refusal {
   readonly what: string;
@@ -274,7 +276,7 @@ function refusal(action: () => unknown): DrafterError {
 
 test.each(REFUSALS.map((row) => [row.what, row] as const))("%s", (_, row) => {
   const dir = drafterFolder(root, row.config, row.tensors ?? DSPARK_TENSORS);
-  const error = refusal(() => loadDrafter(dir, TARGET, { mode: row.mode ?? null }));
+  const error = refusal(() => loadDrafter(dir, TARGET, { ...STOCK, mode: row.mode ?? null }));
   expect(error.reason).toBe(row.reason);
   expect(error.message).toStartWith(dir);
   for (const part of row.says) expect(error.message).toContain(part);
@@ -282,19 +284,21 @@ test.each(REFUSALS.map((row) => [row.what, row] as const))("%s", (_, row) => {
 
 test("borrowed matrices need the target's width", () => {
   const dir = drafterFolder(root, DSPARK, { ...DSPARK_TENSORS, "fc.weight": [8, 32] });
-  const error = refusal(() => loadDrafter(dir, { ...TARGET, hiddenSize: 16 }));
+  const error = refusal(() => loadDrafter(dir, { ...TARGET, hiddenSize: 16 }, STOCK));
   expect(error.reason).toBe("context-width");
   expect(error.message).toContain("8 wide, the target's 16");
 });
 
 test("a rotation that is not read is named", () => {
   const dir = drafterFolder(root, { ...DSPARK, rope_parameters: { rope_type: "longrope" } }, DSPARK_TENSORS);
-  expect(() => loadDrafter(dir, TARGET)).toThrow('"longrope"');
+  expect(() => loadDrafter(dir, TARGET, STOCK)).toThrow('"longrope"');
 });
 
 test("a tensor of an integer type is no weight", () => {
   const dir = drafterFolder(root, DSPARK, DSPARK_TENSORS, { "norm.weight": "I8" });
-  expect(refusal(() => loadDrafter(dir, TARGET)).message).toContain("neither F32, F16 nor BF16 norm.weight (I8)");
+  expect(refusal(() => loadDrafter(dir, TARGET, STOCK)).message).toContain(
+    "neither F32, F16 nor BF16 norm.weight (I8)",
+  );
 });
 
 const KEYS: readonly (readonly [string, GgufField])[] = [["general.architecture", { string: "dspark" }]];
@@ -311,20 +315,20 @@ test.each([
   ["an unknown tensor", KEYS, [tensor("blk.0.attn_sinks.weight", 0, 128)], "blk.0.attn_sinks.weight"],
 ])("GGUF: %s", (what, keys, tensors, says) => {
   const file = put(root, `${what.replaceAll(" ", "-")}.gguf`, ggufBytes(keys, tensors));
-  const error = refusal(() => loadDrafter(file, TARGET, { cacheRoot: root }));
+  const error = refusal(() => loadDrafter(file, TARGET, { ...STOCK, cacheRoot: root }));
   expect(error.reason).toBe("gguf");
   expect(error.message).toContain(says);
 });
 
 test("a conversion without a cache folder", () => {
   const file = put(root, "nowhere.gguf", ggufBytes(KEYS, []));
-  expect(refusal(() => loadDrafter(file, TARGET)).message).toContain("cache folder");
+  expect(refusal(() => loadDrafter(file, TARGET, STOCK)).message).toContain("cache folder");
 });
 
 test("ModelOpt's other formats", () => {
   const dir = drafterFolder(root, DSPARK, { ...DSPARK_TENSORS, "fc.weight_scale": [] });
   writeFileSync(join(dir, "hf_quant_config.json"), JSON.stringify({ quantization: { quant_algo: "NVFP4" } }));
-  const error = refusal(() => loadDrafter(dir, TARGET, { cacheRoot: root }));
+  const error = refusal(() => loadDrafter(dir, TARGET, { ...STOCK, cacheRoot: root }));
   expect(error.reason).toBe("nvfp4");
   expect(error.message).toContain("fc.weight is F32");
 });
@@ -348,5 +352,5 @@ test("confidence tensors make a Markov head with DFlash's label a DSpark head", 
     },
   );
   // It gets as far as the check of its tensors.
-  expect(refusal(() => loadDrafter(dir, TARGET)).message).toContain("unexpected misfit.weight");
+  expect(refusal(() => loadDrafter(dir, TARGET, STOCK)).message).toContain("unexpected misfit.weight");
 });

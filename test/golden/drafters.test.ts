@@ -25,10 +25,13 @@ import {
   toFloat32,
   toInt32,
 } from "../../src/mlx/array.ts";
+import { liveCpuObjects } from "../../src/mlx/cpu.ts";
 import { argmax, slice, view } from "../../src/mlx/ops.ts";
 import { loadTarget } from "../../src/models/load.ts";
 import type { TargetModel } from "../../src/models/target.ts";
-import { StepBatch } from "../../src/nn/layer-state.ts";
+import { fusedCompute } from "../../src/nn/fused/compute.ts";
+import { type LayerState, StepBatch } from "../../src/nn/layer-state.ts";
+import type { ComputeChoice } from "../../src/nn/select.ts";
 import { stockCompute } from "../../src/nn/stock.ts";
 import {
   type DrafterCase,
@@ -52,23 +55,41 @@ const FLOAT32: Tolerance = { atol: 2e-4, rtol: 1e-4 };
 const PACKED: Tolerance = { atol: 2e-3, rtol: 1e-3 };
 const BFLOAT16: Tolerance = { atol: 0.15, rtol: 0.03 };
 
+interface Backend extends Pick<ComputeChoice, "compute" | "dtype"> {
+  readonly target: TargetModel;
+}
+const backends = new Map<string, Backend>();
+
 const GREEDY: ProposalLaw = { kind: "greedy", vocab: 512, bias: null };
 const cache = mkdtempSync(join(tmpdir(), "drafters-"));
-let target: TargetModel;
 
 beforeAll(() => {
   openTestMlx();
-  target = loadTarget(join(drafterRoot, "target"), stockCompute("float32"), { dtype: "float32" }).model;
+  const choices = [
+    ["stock", { compute: stockCompute("float32"), dtype: "float32" }],
+    ["fused", { compute: fusedCompute(), dtype: null }],
+  ] as const;
+  for (const [name, choice] of choices) {
+    const { model: target } = loadTarget(join(drafterRoot, "target"), choice.compute, choice);
+    backends.set(name, { ...choice, target });
+  }
 });
 afterAll(() => {
-  target.dispose();
+  for (const { target } of backends.values()) target.dispose();
   rmSync(cache, { recursive: true });
   expect(liveArrays()).toBe(0);
+  expect(liveCpuObjects()).toBe(0);
 });
 
-function load(name: string, bits: 0 | 4): BlockDrafter {
+function backendOf(name: string): Backend {
+  const backend = backends.get(name);
+  if (backend === undefined) throw new Error(`no backend ${name}`);
+  return backend;
+}
+
+function load(name: string, bits: 0 | 4, { compute, dtype, target }: Backend): BlockDrafter {
   const windowTokens = readCase(name).ctx_window ?? 0;
-  return loadDrafter(drafterSource(name), target, { bits, windowTokens, cacheRoot: cache });
+  return loadDrafter(drafterSource(name), target, { compute, dtype, bits, windowTokens, cacheRoot: cache });
 }
 
 /** Compares tensors by name; each must have a vector, and at the end every vector must have been compared. */
@@ -153,14 +174,20 @@ function checkRound(
 
 /** The target's row that the scripted rounds verify on. */
 class Verifier {
-  private readonly states = target.newStates(kvStates(0), 512);
+  private readonly states: LayerState[];
   private cached = 0;
 
-  constructor(private readonly drafter: BlockDrafter) {}
+  constructor(
+    private readonly drafter: BlockDrafter,
+    private readonly backend: Backend,
+  ) {
+    this.states = backend.target.newStates(kvStates(0, backend.compute.stateLayout), 512);
+  }
 
   /** Feeds ids; the tapped rows of the first `kept` of them, and the logits of all. */
   feed(ids: readonly number[], kept: number): { taps: MlxArray; logits: MlxArray } {
     const batch = new StepBatch([{ states: this.states, count: ids.length, offset: this.cached }]);
+    const { target } = this.backend;
     const { hidden, taps } = target.forward(int32Array(ids), batch, this.drafter.taps);
     if (taps === null) throw new Error("no taps");
     for (const state of this.states) state.trim(ids.length - kept);
@@ -173,15 +200,15 @@ class Verifier {
   }
 }
 
-function checkRounds(name: string, bits: 0 | 4, tolerance: Tolerance): void {
+function checkRounds(name: string, bits: 0 | 4, tolerance: Tolerance, backend: Backend): void {
   const golden = readCase(name);
   const prefix = bits === 0 ? "" : "q4_";
   const vectors = readVectors(join(drafterRoot, name, "vectors.safetensors"));
   const compare = new Comparison(vectors, prefix, tolerance);
-  const drafter = load(name, bits);
+  const drafter = load(name, bits, backend);
   const session = drafter.newSession(4096);
   if (!(session instanceof Session)) throw new Error("another kind of session");
-  const verifier = new Verifier(drafter);
+  const verifier = new Verifier(drafter, backend);
   scope(() => compare.check("fused_proj", drafter.backbone.fuse(compare.input("ctx_hidden"))));
   scope(() => {
     const { taps } = verifier.feed(golden.prompt_ids, golden.prompt_ids.length);
@@ -231,9 +258,13 @@ function compareLast(compare: Comparison, context: Session["contexts"][number] |
 }
 
 /** Greedy decoding with drafts, as simple as can be: one round after the other. */
-function speculate(drafter: BlockDrafter, golden: DrafterCase): { tokens: number[]; lengths: number[] } {
+function speculate(
+  drafter: BlockDrafter,
+  golden: DrafterCase,
+  { target, compute }: Backend,
+): { tokens: number[]; lengths: number[] } {
   const { max_new_tokens: most } = golden.greedy;
-  const states = target.newStates(kvStates(0), 512);
+  const states = target.newStates(kvStates(0, compute.stateLayout), 512);
   const session = drafter.newSession(512);
   const forward = (ids: MlxArray, count: number, offset: number) => {
     const { hidden, taps } = target.forward(ids, new StepBatch([{ states, count, offset }]), drafter.taps);
@@ -276,18 +307,20 @@ test("the drafter golden set is there", () => {
   expect(drafterCases.length).toBeGreaterThanOrEqual(10);
 });
 
-describe.each([...drafterCases])("golden drafter %s", (name) => {
+const runs = drafterCases.flatMap((name) => [[name, "stock"] as const, [name, "fused"] as const]);
+
+describe.each(runs)("golden drafter %s, %s", (name, backend) => {
   const golden = readCase(name);
 
-  test("three rounds", () => checkRounds(name, 0, golden.kind === "gguf" ? BFLOAT16 : FLOAT32));
+  test("three rounds", () => checkRounds(name, 0, golden.kind === "gguf" ? BFLOAT16 : FLOAT32, backendOf(backend)));
 
   test.skipIf(golden.q4_rounds === undefined)("three rounds in 4 bits (only where the set has them)", () =>
-    checkRounds(name, 4, PACKED),
+    checkRounds(name, 4, PACKED, backendOf(backend)),
   );
 
   test("greedy decoding with the target", () => {
-    const drafter = load(name, 0);
-    const { tokens, lengths } = speculate(drafter, golden);
+    const drafter = load(name, 0, backendOf(backend));
+    const { tokens, lengths } = speculate(drafter, golden, backendOf(backend));
     expect(tokens).toEqual([...golden.greedy.baseline]);
     // The last round of the reference may end beyond the limit.
     const wanted = golden.greedy.speculative.accept_lengths;

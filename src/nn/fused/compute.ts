@@ -15,7 +15,7 @@ import {
   packedNorm,
   packedRows,
 } from "../../mlx/cpu.ts";
-import type { Activation, Compute, Embedding, GatedUnit, Head, ProjectionAdd } from "../compute.ts";
+import type { Activation, Compute, Embedding, GatedUnit, Head, Linear, ProjectionAdd } from "../compute.ts";
 import type { LinearWeights, Matrix, NormWeights } from "../weights.ts";
 import { FusedSelfAttention } from "./self-attention.ts";
 import { freeNorm, packLinears, packTable, widenNorm } from "./weights.ts";
@@ -25,6 +25,7 @@ export function fusedCompute(): Compute {
     name: `fused ${cpuIsa()}`,
     stateLayout: "packed",
     embedding: (table) => new FusedEmbedding(table),
+    linear: (weights) => new FusedLinear(weights),
     projectionAdd: (weights) => new FusedProjectionAdd(weights),
     gatedUnit: (norm, gate, up, activation) => new FusedGatedUnit(norm, gate, up, activation),
     selfAttention: (spec) => new FusedSelfAttention(spec),
@@ -49,6 +50,22 @@ class FusedEmbedding implements Embedding {
 
   dispose(): void {
     freePackedMatrix(this.table);
+  }
+}
+
+class FusedLinear implements Linear {
+  private readonly matrix: PackedMatrix;
+
+  constructor(weights: LinearWeights) {
+    [this.matrix] = packLinears([weights]) as [PackedMatrix];
+  }
+
+  apply(x: MlxArray): MlxArray {
+    return packedMatmul(x, this.matrix);
+  }
+
+  dispose(): void {
+    freePackedMatrix(this.matrix);
   }
 }
 

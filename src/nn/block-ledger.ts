@@ -1,15 +1,15 @@
 /**
  * Who frees what when a load fails halfway: arrays belong to the reader until a block takes them, then to the block. The
- * ledger stands before the compute backend and remembers the blocks that a family makes.
+ * ledger stands before the compute backend and remembers the blocks that a model makes.
  */
 import { type MlxArray, NONE } from "../mlx/array.ts";
-import type { Block, Compute, SelfAttentionSpec } from "../nn/compute.ts";
-import type { LinearWeights, Matrix, NormWeights } from "../nn/weights.ts";
+import type { Block, Compute, SelfAttentionSpec } from "./compute.ts";
+import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
 
 export class BlockLedger {
   private readonly blocks: Block[] = [];
 
-  /** The backend as the family sees it. */
+  /** The backend as the model sees it. */
   readonly compute: Compute;
 
   /** @param handOver told which arrays a block has taken */
@@ -21,6 +21,7 @@ export class BlockLedger {
       name: inner.name,
       stateLayout: inner.stateLayout,
       embedding: (table) => this.enter(inner.embedding(table), ofMatrix(table)),
+      linear: (linear) => this.enter(inner.linear(linear), ofLinear(linear)),
       projectionAdd: (linear) => this.enter(inner.projectionAdd(linear), ofLinear(linear)),
       gatedUnit: (norm, gate, up, activation) =>
         this.enter(inner.gatedUnit(norm, gate, up, activation), [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up)]),
