@@ -6,7 +6,7 @@
 import { adopt, commit, failure, type MlxArray, slot } from "./array.ts";
 import type { Handle } from "./bindings.ts";
 import { lastError, native, stream, textAt } from "./native.ts";
-import { cString, type QuantMode } from "./ops.ts";
+import type { QuantMode } from "./ops.ts";
 
 declare const brand: unique symbol;
 /** A weight matrix [out, in] in the kernels' own layout, by handle. */

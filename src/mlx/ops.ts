@@ -3,6 +3,7 @@
  * the result on the open scope; shapes and broadcasting are MLX's own. A failed call throws MlxError with the shapes.
  */
 import { adopt, commit, type Dtype, dtypeCode, failure, type MlxArray, NONE, slot } from "./array.ts";
+import { cString } from "./c-string.ts";
 import { native, stream } from "./native.ts";
 import { pinnedInts } from "./pinned.ts";
 
@@ -11,17 +12,6 @@ const { cells: cellsA, address: addressA } = pinnedInts(16);
 const { cells: cellsB, address: addressB } = pinnedInts(16);
 const { cells: ones, address: addressOnes } = pinnedInts(16);
 ones.fill(1);
-
-const cStrings = new Map<string, Uint8Array>();
-/** A constant C string; its memory is kept. */
-export function cString(text: string): Uint8Array {
-  let bytes = cStrings.get(text);
-  if (bytes === undefined) {
-    bytes = new TextEncoder().encode(`${text}\0`);
-    cStrings.set(text, bytes);
-  }
-  return bytes;
-}
 
 type Unary = "mlx_exp" | "mlx_log" | "mlx_negative" | "mlx_sigmoid" | "mlx_tanh";
 type Binary =
