@@ -5,6 +5,7 @@
  */
 import { adopt, commit, failure, type MlxArray, slot } from "./array.ts";
 import type { Handle } from "./bindings.ts";
+import { cString } from "./c-string.ts";
 import { lastError, native, stream, textAt } from "./native.ts";
 import type { QuantMode } from "./ops.ts";
 

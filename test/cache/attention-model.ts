@@ -51,7 +51,8 @@ export function attended(tokens: readonly Token[], at: number, window: number | 
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     for (const [i, weight] of weights.entries()) {
       const v = tokens[first + i]?.v;
-      for (let d = 0; d < width; d++) out[h * width + d] = (out[h * width + d] ?? 0) + (weight / total) * (v?.[group + d] ?? 0);
+      for (let d = 0; d < width; d++)
+        out[h * width + d] = (out[h * width + d] ?? 0) + (weight / total) * (v?.[group + d] ?? 0);
     }
   }
   return out;

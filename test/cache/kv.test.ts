@@ -35,7 +35,12 @@ function feed(state: AttendingState, tokens: readonly Token[]): Float32Array {
 function remembered(original: Token, bits: 4 | 8): Token {
   const through = (values: Float32Array) =>
     scope(() => {
-      const { weight, scales, biases } = quantize(float32Array(values, [SHAPE.kvHeads, SHAPE.width]), 32, bits, "affine");
+      const { weight, scales, biases } = quantize(
+        float32Array(values, [SHAPE.kvHeads, SHAPE.width]),
+        32,
+        bits,
+        "affine",
+      );
       return toFloat32(dequantize(weight, scales, biases, 32, bits, "affine"));
     });
   return { q: original.q, k: through(original.k), v: through(original.v) };
