@@ -26,10 +26,13 @@ import {
   toInt32,
   uint32Array,
 } from "../../src/mlx/array.ts";
+import { liveCpuObjects } from "../../src/mlx/cpu.ts";
 import { divide, log, softmax } from "../../src/mlx/ops.ts";
 import { categorical, randomKey, uniform } from "../../src/mlx/random.ts";
 import { loadTarget } from "../../src/models/load.ts";
 import type { TargetModel } from "../../src/models/target.ts";
+import type { Compute } from "../../src/nn/compute.ts";
+import { fusedCompute } from "../../src/nn/fused/compute.ts";
 import { stockCompute } from "../../src/nn/stock.ts";
 import { drafterCases, drafterRoot, drafterSource, readCase, readVectors } from "../support/drafter-golden.ts";
 import { openTestMlx } from "../support/native.ts";
@@ -213,6 +216,20 @@ test("a session without the first rows drafts from what it has, at the right pos
   });
   late.close();
   drafter.dispose();
+});
+
+test.each([0, 3, 9, 15])("a load that fails after %i blocks leaves nothing behind", (blocks) => {
+  const before = [liveArrays(), liveCpuObjects()];
+  for (const inner of [STOCK.compute, fusedCompute()]) {
+    let left = blocks;
+    const linear: Compute["linear"] = (weights) => {
+      if (left-- <= 0) throw new Error("out of memory");
+      return inner.linear(weights);
+    };
+    const options = { compute: { ...inner, linear }, dtype: null, bits: 4 } as const;
+    expect(() => loadDrafter(drafterSource("dspark_gemma4"), target, options)).toThrow("out of memory");
+    expect([liveArrays(), liveCpuObjects()]).toEqual(before);
+  }
 });
 
 test("foreign sessions and empty drafts are refused", () => {
