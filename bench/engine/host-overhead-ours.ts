@@ -5,7 +5,7 @@
  */
 import { MessageChannel, receiveMessageOnPort } from "node:worker_threads";
 import { loadModel } from "../../src/engine/load-model.ts";
-import type { FromEngine, LoadSpec } from "../../src/engine/protocol.ts";
+import { type FromEngine, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { Scheduler } from "../../src/engine/scheduler.ts";
 import { native } from "../../src/mlx/native.ts";
 import { openTestMlx } from "../../test/support/native.ts";
@@ -24,6 +24,7 @@ const spec: LoadSpec = {
   kvBits: 0,
   contextWindow: null,
   threads: null,
+  speculation: NO_SPECULATION,
   maxBatch: 1,
   maxQueue: 1,
 };

@@ -40,6 +40,11 @@ export function switchFlag(help: string, initial = false): Flag<boolean> {
   return { kind: "switch", help, initial, read };
 }
 
+/** A switch that may also be left to somebody else: null when neither form is given. */
+export function triFlag(help: string): Flag<boolean | null> {
+  return { ...switchFlag(help), initial: null };
+}
+
 export function textFlag(text: FlagText): Flag<string | null> {
   return { kind: "value", initial: null, read: (value) => value, ...text };
 }

@@ -1,6 +1,7 @@
 /** Flags that `generate` and `serve` share (cli.md §2), and the load that they ask for. */
-import type { LoadSpec } from "../engine/protocol.ts";
-import { choiceFlag, type FlagValues, numberFlag, switchFlag, textFlag } from "./flags.ts";
+import type { LoadSpec, SpeculationSpec } from "../engine/protocol.ts";
+import { usageError } from "./errors.ts";
+import { choiceFlag, type FlagValues, numberFlag, switchFlag, textFlag, triFlag } from "./flags.ts";
 import { type CliIo, say } from "./io.ts";
 
 /** The pair that is part of the program. */
@@ -17,7 +18,30 @@ export const modelFlags = {
   }),
   target: textFlag({ help: "old name of --model", hidden: true }),
   family: choiceFlag(["none", "gemma4", "qwen3"], "none", { help: "old way to choose a model", hidden: true }),
-  mode: choiceFlag(["auto", "baseline"], "auto", { help: "how tokens are produced; auto takes the best there is" }),
+  mode: choiceFlag(["auto", "dspark", "dflash", "lookup", "baseline"], "auto", {
+    help: "how tokens are drafted; auto takes the best there is for the model",
+  }),
+  drafter: textFlag({ help: "drafter for the model: repository, folder or gguf:<owner>/<repo>/<file>", hint: "R" }),
+  "max-draft": textFlag({
+    help: "drafts per round; 0 = the full block; auto = chosen round by round",
+    hint: "N",
+    defaultText: "auto",
+  }),
+  "confidence-threshold": numberFlag(
+    0,
+    { min: 0, max: 1 },
+    { help: "cut drafts below this joint confidence; 0 = off" },
+  ),
+  "drafter-bits": choiceFlag(["0", "2", "3", "4", "5", "6", "8"], "4", {
+    help: "pack the drafter to this many bits; 0 keeps the file's",
+  }),
+  "lookup-drafts": triFlag("draft from earlier text, too; --no-lookup-drafts does not"),
+  "lookup-long-draft": numberFlag(
+    32,
+    { min: 1, integer: true },
+    { help: "longest draft from earlier text; 6 = short only" },
+  ),
+  "drafter-window": numberFlag(4096, { min: 0, integer: true }, { help: "context rows of the drafter; 0 = all" }),
   offline: switchFlag("never connect: only what is on this machine (also HF_HUB_OFFLINE=1)"),
   threads: numberFlag(null, { min: 1, integer: true }, { help: "CPU threads", defaultText: "all usable CPUs" }),
   "kv-bits": choiceFlag(["0", "4", "8"], "0", { help: "bits of the KV cache; 0 keeps the activation type" }),
@@ -52,5 +76,31 @@ export function loadSpec(
   limits: Pick<LoadSpec, "contextWindow" | "maxBatch" | "maxQueue">,
 ): LoadSpec {
   const offlineByEnv = io.env.HF_HUB_OFFLINE !== undefined && !["", "0", "false"].includes(io.env.HF_HUB_OFFLINE);
-  return { model, offline: flags.offline || offlineByEnv, kvBits: kvBits(flags), threads: flags.threads, ...limits };
+  return {
+    model,
+    offline: flags.offline || offlineByEnv,
+    kvBits: kvBits(flags),
+    threads: flags.threads,
+    speculation: speculationSpec(flags),
+    ...limits,
+  };
+}
+
+function speculationSpec(flags: ModelFlagValues): SpeculationSpec {
+  return {
+    mode: flags.mode,
+    drafter: flags.drafter,
+    maxDraft: maxDraft(flags["max-draft"]),
+    confidenceThreshold: flags["confidence-threshold"],
+    drafterBits: Number(flags["drafter-bits"]) as SpeculationSpec["drafterBits"],
+    lookupDrafts: flags["lookup-drafts"],
+    lookupLongDraft: flags["lookup-long-draft"],
+    drafterWindow: flags["drafter-window"],
+  };
+}
+
+function maxDraft(text: string | null): SpeculationSpec["maxDraft"] {
+  if (text === null || text === "auto") return text;
+  if (!/^-?\d+$/.test(text)) throw usageError(`--max-draft must be an integer or 'auto', got '${text}'`);
+  return Number(text);
 }

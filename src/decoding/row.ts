@@ -5,6 +5,7 @@
  */
 import type { MlxArray } from "../mlx/array.ts";
 import type { LayerState } from "../nn/layer-state.ts";
+import type { RowDrafting } from "./row-drafting.ts";
 import type { Sampler } from "./sampler.ts";
 import { TokenList } from "./token-list.ts";
 
@@ -34,6 +35,8 @@ export class Row {
     readonly states: readonly LayerState[],
     readonly sampler: Sampler,
     readonly limits: RowLimits,
+    /** Lookup index and drafter context; null: the row never drafts. */
+    readonly drafting: RowDrafting | null = null,
   ) {
     this.promptLength = prompt.length;
     this.tokens = new TokenList(prompt, Math.min(limits.maxNew, 4096));
@@ -60,5 +63,6 @@ export class Row {
     this.pending = null;
     for (const state of this.states) state.dispose();
     this.sampler.dispose();
+    this.drafting?.session?.close();
   }
 }

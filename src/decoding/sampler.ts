@@ -3,7 +3,8 @@
  * a draw keyed by (seed, completion index). The choice depends on the row alone, never on its neighbours. Counts for the
  * penalties are kept as device arrays, so that the next step can be scheduled before this one's token is known.
  */
-import { dtypeOf, float32Array, free, keep, type MlxArray, scalar, scope } from "../mlx/array.ts";
+import type { ProposalLaw } from "../drafters/drafter.ts";
+import { dtypeOf, float32Array, free, int32Array, keep, type MlxArray, scalar, scope, shapeOf } from "../mlx/array.ts";
 import {
   add,
   argmax,
@@ -18,16 +19,25 @@ import {
   where,
   zeros,
 } from "../mlx/ops.ts";
-import { categorical, randomKey } from "../mlx/random.ts";
+import { categorical, randomKey, uniform } from "../mlx/random.ts";
+import { type Acceptance, acceptEqual, acceptSampled } from "./accept.ts";
+import { blockCounts } from "./block-counts.ts";
+import { keyedDraws } from "./keyed-draws.ts";
 import { drawBits, freshSeed } from "./rng.ts";
 import type { SamplingParams } from "./sampling-params.ts";
 import { GREEDY_BELOW, truncatedProbabilities } from "./truncation.ts";
+
+/** Completion indices are far below it. */
+const FIRST_EVENT = 2 ** 40;
 
 export class Sampler {
   readonly seed: bigint;
   /** True when the choice is the argmax of the raw logits: rows of this kind are chosen together. */
   readonly plainGreedy: boolean;
   private readonly greedy: boolean;
+  /** True when the request has a seed. */
+  private readonly coupled: boolean;
+  private events = 0;
   private readonly bias: MlxArray | null;
   /** float32 [1, V]: occurrences in the completion. */
   private counts: MlxArray | null = null;
@@ -37,9 +47,10 @@ export class Sampler {
   /** To be disposed by the owner. `vocab`: width of the logits that `choose` gets. */
   constructor(
     private readonly params: SamplingParams,
-    vocab: number,
+    private readonly vocab: number,
     prompt: ArrayLike<number>,
   ) {
+    this.coupled = params.seed !== null;
     this.seed = params.seed === null ? freshSeed() : BigInt.asUintN(64, BigInt(params.seed));
     this.greedy = params.temperature < GREEDY_BELOW;
     const penalized = params.presencePenalty !== 0 || params.frequencyPenalty !== 0;
@@ -60,7 +71,7 @@ export class Sampler {
    * @param index of the completion token that is chosen
    */
   choose(logits: MlxArray, index: number): MlxArray {
-    const shaped = this.transform(dtypeOf(logits) === "float32" ? logits : astype(logits, "float32"));
+    const shaped = this.transform(inFloat32(logits), this.counts);
     const token = this.greedy ? argmax(shaped, -1) : this.draw(shaped, index);
     this.count(token);
     return token;
@@ -71,30 +82,96 @@ export class Sampler {
     return categorical(log(probabilities), -1, randomKey(drawBits(this.seed, index)));
   }
 
-  private transform(logits: MlxArray): MlxArray {
+  /**
+   * Which of a block's drafts stand, and the token behind them, by the same law that `choose` follows: the argmax; the
+   * keyed draw when the request has a seed, so that the text is the same with and without drafts; else rejection.
+   * Counts are not updated: what was committed is told by `committed`.
+   * @param logits [m + 1, V] after the pending token and after each draft
+   * @param draft int32 or uint32 [m]
+   * @param q the law that the drafts were drawn from, float32 [m, V]; null: they were certain
+   * @param index of the first completion token that is chosen
+   */
+  accept(logits: MlxArray, draft: MlxArray, q: MlxArray | null, index: number): Acceptance {
+    const [rows = 1, vocab = 0] = shapeOf(logits);
+    const drafts = reshape(draft, [1, rows - 1]);
+    const counts = this.counts === null ? null : reshape(blockCounts(this.counts, drafts), [rows, vocab]);
+    const shaped = this.transform(inFloat32(logits), counts);
+    if (this.greedy) return acceptEqual(drafts, reshape(argmax(shaped, -1), [1, rows]));
+    const target = truncatedProbabilities(shaped, this.params);
+    if (this.coupled) return acceptEqual(drafts, reshape(keyedDraws(target, this.seed, index), [1, rows]));
+    return acceptSampled({
+      draft: drafts,
+      target: reshape(target, [1, rows, vocab]),
+      law: q === null ? null : reshape(q, [1, rows - 1, vocab]),
+      uniform: uniform([1, rows - 1], this.eventKey()),
+      key: this.eventKey(),
+    });
+  }
+
+  /** How a drafter is to choose `count` drafts from completion index `index` on, so that they are likely to stand. */
+  draftLaw(count: number, index: number): ProposalLaw {
+    const common = { vocab: this.vocab, bias: this.bias };
+    if (this.greedy) return { kind: "greedy", ...common };
+    const keys = Array.from({ length: count }, (_, i) =>
+      this.coupled ? randomKey(drawBits(this.seed, index + i)) : this.eventKey(),
+    );
+    return {
+      kind: this.coupled ? "coupled" : "rejection",
+      temperature: this.params.temperature,
+      probabilities: (logits) => truncatedProbabilities(logits, this.params),
+      keys,
+      ...common,
+    };
+  }
+
+  /** Counts what a round has committed. */
+  committed(ids: readonly number[]): void {
+    if (this.counts === null || ids.length === 0) return;
+    scope(() =>
+      this.addCounts(
+        int32Array(ids, [1, ids.length]),
+        float32Array(
+          ids.map(() => 1),
+          [1, ids.length],
+        ),
+      ),
+    );
+  }
+
+  /** Key of the next draw of the rejection form: a sequence of its own, apart from the keys of completion tokens. */
+  private eventKey(): MlxArray {
+    return randomKey(drawBits(this.seed, FIRST_EVENT + this.events++));
+  }
+
+  /** logits and counts [n, V] */
+  private transform(logits: MlxArray, counts: MlxArray | null): MlxArray {
     const { presencePenalty, frequencyPenalty, repetitionPenalty } = this.params;
     let shaped = this.bias === null ? logits : add(logits, this.bias);
-    if (this.counts === null) return shaped;
+    if (counts === null) return shaped;
     const zero = scalar(0, "float32");
     if (this.promptCounts !== null) {
-      const seen = greater(add(this.counts, this.promptCounts), zero);
+      const seen = greater(add(counts, this.promptCounts), zero);
       const penalty = scalar(repetitionPenalty, "float32");
       const weakened = where(greater(shaped, zero), divide(shaped, penalty), multiply(shaped, penalty));
       shaped = where(seen, weakened, shaped);
     }
     if (presencePenalty !== 0) {
-      const present = astype(greater(this.counts, zero), "float32");
+      const present = astype(greater(counts, zero), "float32");
       shaped = subtract(shaped, multiply(present, scalar(presencePenalty, "float32")));
     }
     if (frequencyPenalty !== 0) {
-      shaped = subtract(shaped, multiply(this.counts, scalar(frequencyPenalty, "float32")));
+      shaped = subtract(shaped, multiply(counts, scalar(frequencyPenalty, "float32")));
     }
     return shaped;
   }
 
   private count(token: MlxArray): void {
+    this.addCounts(reshape(token, [1, 1]), float32Array([1], [1, 1]));
+  }
+
+  private addCounts(ids: MlxArray, ones: MlxArray): void {
     if (this.counts === null) return;
-    const next = keep(scatterAddAxis(this.counts, reshape(token, [1, 1]), scalarRow(1), 1));
+    const next = keep(scatterAddAxis(this.counts, ids, ones, 1));
     free(this.counts);
     this.counts = next;
   }
@@ -105,8 +182,8 @@ export class Sampler {
   }
 }
 
-function scalarRow(value: number): MlxArray {
-  return float32Array([value], [1, 1]);
+function inFloat32(logits: MlxArray): MlxArray {
+  return dtypeOf(logits) === "float32" ? logits : astype(logits, "float32");
 }
 
 /** float32 [1, vocab] with the values added up at their ids. */

@@ -3,7 +3,17 @@
  * one graph without waiting. `settle` waits and gives the ids: the one host sync of a step. The next step may be
  * scheduled before this one is settled, because a row's pending token is a device array.
  */
-import { asyncEvaluate, concatenate, firstInt, free, int32Array, keep, type MlxArray, scope } from "../mlx/array.ts";
+import {
+  asyncEvaluate,
+  concatenate,
+  dim,
+  firstInt,
+  free,
+  int32Array,
+  keep,
+  type MlxArray,
+  scope,
+} from "../mlx/array.ts";
 import { synchronize } from "../mlx/native.ts";
 import { argmax, slice, view } from "../mlx/ops.ts";
 import type { TargetModel } from "../models/target.ts";
@@ -54,15 +64,22 @@ interface Choice {
 /**
  * Schedules the plan. On return the rows count it as done (`cached`, `chosen`, `pending`).
  * @param vocab logits beyond it are padding and never chosen
+ * @param tapLayers what the rows' drafter contexts want of the target; every token of a step is committed
  * @throws MlxError; the rows of the plan are then unusable
  */
-export function scheduleStep(model: TargetModel, plan: readonly PlannedRow[], vocab: number): InFlightStep {
+export function scheduleStep(
+  model: TargetModel,
+  plan: readonly PlannedRow[],
+  vocab: number,
+  tapLayers: readonly number[] = [],
+): InFlightStep {
   const choices: Choice[] = [];
   const failed: FailedRow[] = [];
   try {
     scope(() => {
       const batch = new StepBatch(plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })));
-      const { hidden } = model.forward(inputIds(plan), batch);
+      const { hidden, taps } = model.forward(inputIds(plan), batch, tapLayers);
+      if (taps !== null) extendContexts(plan, taps);
       chooseTokens(model, plan, hidden, vocab, choices, failed);
     });
     for (const { row, count } of plan) row.cached += count;
@@ -76,7 +93,8 @@ export function scheduleStep(model: TargetModel, plan: readonly PlannedRow[], vo
       .filter(({ row }) => !choosing.has(row))
       .flatMap(({ row }) => row.states.flatMap((s) => s.arrays()));
     const outputs = choices.flatMap(({ token, logprob }) => [token, ...(logprob === null ? [] : arraysOf(logprob))]);
-    asyncEvaluate([...outputs, ...inner]);
+    const contexts = plan.flatMap(({ row }) => row.drafting?.session?.arrays() ?? []);
+    asyncEvaluate([...outputs, ...inner, ...contexts]);
   } catch (error) {
     for (const choice of choices) drop(choice);
     throw error;
@@ -113,6 +131,17 @@ function drop({ row, token, logprob }: Choice): void {
   if (logprob !== null) discardLogprob(logprob);
   if (row.pending === token) row.pending = null;
   free(token);
+}
+
+/** Each row's part of the taps goes to its drafter's context. */
+function extendContexts(plan: readonly PlannedRow[], taps: MlxArray): void {
+  const width = dim(taps, 1);
+  let start = 0;
+  for (const { row, count } of plan) {
+    const own = plan.length === 1 ? taps : slice(taps, [start, 0], [start + count, width]);
+    row.drafting?.session?.committed(own);
+    start += count;
+  }
 }
 
 /** The flat ids of a plan, int32 or uint32 [R]. */

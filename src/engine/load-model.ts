@@ -8,6 +8,7 @@ import { readModelConfig } from "../checkpoint/config-json.ts";
 import { resolveQuantization } from "../checkpoint/quantization.ts";
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
 import { vocabularySize } from "../checkpoint/vocabulary.ts";
+import type { Speculator } from "../decoding/speculator.ts";
 import { cacheRoot } from "../hub/cache-root.ts";
 import type { CheckpointPreview } from "../hub/download.ts";
 import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
@@ -16,6 +17,7 @@ import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
+import { loadSpeculation, type Speculation } from "./load-speculation.ts";
 import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
 
 export interface LoadContext {
@@ -27,6 +29,8 @@ export interface LoadContext {
 
 export interface ReadyModel {
   readonly target: LoadedTarget;
+  /** null: nothing is drafted. */
+  readonly speculator: Speculator | null;
   readonly info: ModelInfo;
   /** Logits beyond this are padding. */
   readonly vocab: number;
@@ -60,41 +64,58 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
   const dir = "dir" in found ? found.dir : await convert(found.file, report, context.signal, notes);
   context.signal.throwIfAborted();
   report("load", `loading ${basename(dir)}`);
-  const { compute, dtype, description } = chooseCompute(process.env);
-  const target = loadTarget(dir, compute, {
-    dtype,
+  const compute = chooseCompute(process.env);
+  const target = loadTarget(dir, compute.compute, {
+    dtype: compute.dtype,
     onBytes: (done, total) =>
       report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total }),
   });
   try {
-    return { target, ...describe(target, description, spec, found, dir, notes) };
+    const vocab = Math.min(vocabularySize(dir) ?? target.model.vocabSize, target.model.vocabSize);
+    const speculation = await loadSpeculation({
+      spec,
+      target,
+      compute,
+      dir,
+      vocab,
+      targetName: found.repo ?? spec.model,
+      signal: context.signal,
+      report,
+      note: (text) => notes.push(text),
+    });
+    const info = describe({ target, speculation, backend: compute.description, spec, found, dir, vocab, notes });
+    return { target, speculator: speculation.speculator, info, vocab };
   } catch (error) {
     target.model.dispose();
     throw error;
   }
 }
 
+interface Described {
+  readonly target: LoadedTarget;
+  readonly speculation: Speculation;
+  readonly backend: string;
+  readonly spec: LoadSpec;
+  readonly found: ResolvedModel;
+  readonly dir: string;
+  readonly vocab: number;
+  readonly notes: readonly string[];
+}
+
 /** What is told of a loaded model. @throws RangeError when the model does not fit the spec's options */
-function describe(
-  target: LoadedTarget,
-  backend: string,
-  spec: LoadSpec,
-  found: ResolvedModel,
-  dir: string,
-  notes: readonly string[],
-): { info: ModelInfo; vocab: number } {
+function describe({ target, speculation, backend, spec, found, dir, vocab, notes }: Described): ModelInfo {
   const { model } = target;
   // States are made per request; what they refuse is refused here, once.
   for (const state of model.newStates(kvStates(spec.kvBits, target.stateLayout), 1)) state.dispose();
   const window = Math.min(model.maxPositions ?? UNKNOWN_WINDOW, spec.contextWindow ?? Number.POSITIVE_INFINITY);
-  const vocab = Math.min(vocabularySize(dir) ?? model.vocabSize, model.vocabSize);
   const kvBits = spec.kvBits === 0 ? 32 : spec.kvBits;
-  const info: ModelInfo = {
+  return {
     id: shownName(found, spec.model),
     requested: spec.model,
     dir,
     family: model.family,
-    mode: "baseline",
+    mode: speculation.mode,
+    drafter: speculation.drafterName,
     vocabSize: vocab,
     contextWindow: window,
     eosIds: target.eosIds,
@@ -105,7 +126,6 @@ function describe(
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
     notes: [...notes, ...target.notes],
   };
-  return { info, vocab };
 }
 
 /** Refuses what would be refused at load before any weight is fetched. */

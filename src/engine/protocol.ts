@@ -7,6 +7,41 @@ import type { SamplingParams, TokenLogprob } from "../decoding/sampling-params.t
 
 export type { SamplingParams, TokenLogprob };
 
+/** How to draft. */
+export interface SpeculationSpec {
+  /** `auto`: an explicit drafter's kind, else the registry's drafter for the target, else lookup. */
+  readonly mode: "auto" | "dspark" | "dflash" | "lookup" | "baseline";
+  /** Folder, repository or `gguf:…`; null: the registry's. */
+  readonly drafter: string | null;
+  /** Drafts per round; `auto` and null: chosen round by round; ≤ 0: the full block. */
+  readonly maxDraft: number | "auto" | null;
+  /** Drafts are cut where their joint confidence falls below it; 0: never. */
+  readonly confidenceThreshold: number;
+  /** The drafter's weights are packed to this at load; 0 keeps the file's. */
+  readonly drafterBits: 0 | 2 | 3 | 4 | 5 | 6 | 8;
+  /** Lookup drafts beside a drafter; null: the pair's default. */
+  readonly lookupDrafts: boolean | null;
+  /** Longest lookup draft on a long match. */
+  readonly lookupLongDraft: number;
+  /** Context rows that a drafter without a window of its own attends to; 0: all. */
+  readonly drafterWindow: number;
+}
+
+/** No drafts at all. */
+export const NO_SPECULATION: SpeculationSpec = {
+  mode: "baseline",
+  drafter: null,
+  maxDraft: null,
+  confidenceThreshold: 0,
+  drafterBits: 4,
+  lookupDrafts: null,
+  lookupLongDraft: 32,
+  drafterWindow: 4096,
+};
+
+/** The program's defaults. */
+export const DEFAULT_SPECULATION: SpeculationSpec = { ...NO_SPECULATION, mode: "auto" };
+
 /** What to load. Names are resolved on the engine thread by `src/hub/`. */
 export interface LoadSpec {
   /** Registry id, repository, folder, `.gguf` file or `gguf:<owner>/<repo>/<file>`. */
@@ -19,6 +54,7 @@ export interface LoadSpec {
   readonly contextWindow: number | null;
   /** CPU worker threads; null: all usable CPUs. */
   readonly threads: number | null;
+  readonly speculation: SpeculationSpec;
   /** Rows computed at the same time. */
   readonly maxBatch: number;
   /** Requests that may wait; more are refused. */
@@ -35,6 +71,8 @@ export interface ModelInfo {
   readonly dir: string;
   readonly family: string;
   readonly mode: "baseline" | "lookup" | "dspark" | "dflash";
+  /** Last path part of the drafter; null: none. */
+  readonly drafter: string | null;
   readonly vocabSize: number;
   readonly contextWindow: number;
   /** End-of-sequence ids from generation_config.json / config.json (the tokenizer's own are added by the text side). */
@@ -76,10 +114,15 @@ export interface RequestStats {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
+  /** Verify rounds and plain steps behind the first token. */
   readonly rounds: number;
+  /** Tokens committed by each round, the first token not included. */
+  readonly acceptLengths: readonly number[];
   readonly drafted: number;
   readonly accepted: number;
   readonly lookupRounds: number;
+  /** Plain steps taken because drafting did not pay. */
+  readonly parkedRounds: number;
   readonly targetForwards: number;
   /** Draft cap in force, null where nothing is drafted. */
   readonly cap: number | null;

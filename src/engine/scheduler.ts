@@ -4,8 +4,10 @@
  * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
  */
 import { kvStates } from "../cache/state-factory.ts";
+import { runRound, type SettledRound } from "../decoding/round.ts";
 import { Row } from "../decoding/row.ts";
 import { Sampler } from "../decoding/sampler.ts";
+import type { Speculator } from "../decoding/speculator.ts";
 import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
 import { MlxError } from "../mlx/error.ts";
 import type { ReadyModel } from "./load-model.ts";
@@ -100,9 +102,44 @@ export class Scheduler {
       if (plan[0].row.live) this.prefill(plan);
       return;
     }
-    const next = plan.length > 0 ? this.schedule(plan) : null;
+    const { speculator } = this.ready;
+    if (speculator === null || plan.every(({ row }) => speculator.plan(row).source === "plain")) {
+      const next = plan.length > 0 ? this.schedule(plan) : null;
+      this.settleInFlight();
+      this.inFlight = next;
+      return;
+    }
+    // A draft continues from the newest token: nothing may be in flight.
     this.settleInFlight();
-    this.inFlight = next;
+    this.round(speculator);
+  }
+
+  /** One round of all rows that decode; each drafts in its own way. */
+  private round(speculator: Speculator): void {
+    const rows = this.active.flatMap(({ row }) => (row === null || row.inPrefill || row.exhausted ? [] : [row]));
+    if (rows.length === 0) return;
+    const plan = rows.map((row) => ({ row, draft: speculator.plan(row) }));
+    const { drafter, confidenceThreshold } = speculator.options;
+    let rounds: SettledRound[];
+    try {
+      rounds = runRound(this.ready.target.model, plan, { drafter, confidenceThreshold, vocab: this.ready.vocab });
+    } catch (error) {
+      this.failRows(rows, error);
+      return;
+    }
+    this.steps++;
+    this.failures = 0;
+    speculator.settledRounds(rounds);
+    const batch: TokenEvent[] = [];
+    for (const { row, ids, logprobs, source, drafted, accepted } of rounds) {
+      const entry = this.byRow.get(row);
+      if (entry === undefined) continue;
+      entry.forwards++;
+      entry.round(ids.length, source, drafted, accepted);
+      batch.push({ id: entry.id, ids, logprobs });
+    }
+    this.post({ type: "tokens", batch });
+    this.endFinished(rows);
   }
 
   private dropCancelled(): void {
@@ -136,11 +173,9 @@ export class Scheduler {
     const capacity = request.promptIds.length + maxNew + 1;
     const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
     const sampler = new Sampler(request.sampling, vocab, request.promptIds);
-    return new Row(request.promptIds, states, sampler, {
-      maxNew,
-      eos: new Set(request.eosIds),
-      topLogprobs: request.topLogprobs,
-    });
+    const drafting = this.ready.speculator?.newRow(request.promptIds, capacity) ?? null;
+    const limits = { maxNew, eos: new Set(request.eosIds), topLogprobs: request.topLogprobs };
+    return new Row(request.promptIds, states, sampler, limits, drafting);
   }
 
   /** Decode rows together, or one chunk of the oldest prompt; the two take turns. */
@@ -162,6 +197,7 @@ export class Scheduler {
     const started = performance.now();
     const running = this.schedule(plan);
     const tokens = running === null ? null : this.settle(running);
+    this.ready.speculator?.interrupted();
     if (tokens === null) return;
     for (const { row, count } of plan) {
       this.policy.measured(count, performance.now() - started);
@@ -175,7 +211,8 @@ export class Scheduler {
   /** null: the step failed, and its rows with it. */
   private schedule(plan: readonly PlannedRow[]): Running | null {
     try {
-      const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab);
+      const taps = this.ready.speculator?.drafter?.taps ?? [];
+      const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab, taps);
       this.steps++;
       for (const { row, error } of step.failed) this.failRow(row, error);
       return { step, failures: this.failures };
@@ -211,21 +248,37 @@ export class Scheduler {
 
   private report(tokens: readonly SettledToken[]): void {
     const batch: TokenEvent[] = [];
-    const ended: [ActiveRequest, FinishReason][] = [];
-    for (const { row, id, logprob } of tokens) {
+    const later: SettledToken[] = [];
+    for (const token of tokens) {
+      const entry = this.byRow.get(token.row);
+      if (entry === undefined) continue;
+      if (token.row.committed > 1) {
+        entry.round(1, "plain", 0, 0);
+        later.push(token);
+      } else {
+        entry.firstToken();
+        token.row.drafting?.lookup?.extend([token.id]);
+      }
+      batch.push({ id: entry.id, ids: [token.id], logprobs: token.logprob === null ? null : [token.logprob] });
+    }
+    this.ready.speculator?.settledPlain(later);
+    if (batch.length > 0) this.post({ type: "tokens", batch });
+    this.endFinished(tokens.map(({ row }) => row));
+  }
+
+  /** Ends the rows whose newest token is an EOS or their last. */
+  private endFinished(rows: readonly Row[]): void {
+    for (const row of rows) {
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
-      entry.firstToken();
-      batch.push({ id: entry.id, ids: [id], logprobs: logprob === null ? null : [logprob] });
-      if (row.limits.eos.has(id)) ended.push([entry, "stop"]);
-      else if (row.committed >= row.limits.maxNew) ended.push([entry, "length"]);
+      const last = row.tokens.slice(row.tokens.length - 1, row.tokens.length)[0] ?? -1;
+      if (row.limits.eos.has(last)) this.end(entry, "stop");
+      else if (row.committed >= row.limits.maxNew) this.end(entry, "length");
     }
-    if (batch.length > 0) this.post({ type: "tokens", batch });
-    for (const [entry, reason] of ended) this.end(entry, reason);
   }
 
   private end(entry: ActiveRequest, reason: FinishReason): void {
-    const stats = entry.stats();
+    const stats = entry.stats(this.ready.info.mode, this.ready.speculator?.cap ?? null);
     this.release(entry);
     this.post({ type: "done", id: entry.id, reason, stats });
   }
@@ -252,7 +305,14 @@ export class Scheduler {
 
   /** A failed forward ends its rows and no others; a second one in a row ends all: the device itself is in doubt. */
   private failStep(plan: readonly PlannedRow[], error: unknown): void {
-    const alive = plan.flatMap(({ row }) => this.byRow.get(row) ?? []);
+    this.failRows(
+      plan.map(({ row }) => row),
+      error,
+    );
+  }
+
+  private failRows(rows: readonly Row[], error: unknown): void {
+    const alive = rows.flatMap((row) => this.byRow.get(row) ?? []);
     // Rows that failed or ended before say nothing new.
     if (alive.length === 0) return;
     this.failures++;

@@ -125,6 +125,7 @@ class EngineThread {
   private unload(error: WireError): void {
     this.scheduler?.abort(error);
     this.scheduler = null;
+    this.ready?.speculator?.drafter?.dispose();
     this.ready?.target.model.dispose();
     this.ready = null;
     releaseMemory();

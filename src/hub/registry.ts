@@ -9,20 +9,30 @@ export interface RegistryRow {
   /** Hugging Face repository of the target. */
   readonly repo: string;
   readonly ramGb: number;
-  /** Shipped with the program: no download is needed. */
+  /** Target and drafter are shipped with the program: no download is needed. */
   readonly embedded: boolean;
+  /** Repositories of drafters for any quantization of this target; null: none published. */
+  readonly dspark: string | null;
+  readonly dflash: string | null;
 }
 
-function row(id: string, repo: string, ramGb: number): RegistryRow {
-  return { id, repo, ramGb, embedded: false };
+function row(id: string, repo: string, ramGb: number, dspark: string | null, dflash: string | null): RegistryRow {
+  return { id, repo, ramGb, embedded: false, dspark, dflash };
 }
 
 export const REGISTRY: readonly RegistryRow[] = [
-  { id: "smollm2-135m", repo: "HuggingFaceTB/SmolLM2-135M-Instruct", ramGb: 1, embedded: true },
-  row("qwen3-4b", "mlx-community/Qwen3-4B-8bit", 8),
-  row("qwen3-8b", "mlx-community/Qwen3-8B-8bit", 11),
-  row("qwen3-14b", "mlx-community/Qwen3-14B-8bit", 19),
-  row("minicpm5-2b", "mlx-community/MiniCPM5-2B-bf16", 6),
+  {
+    id: "smollm2-135m",
+    repo: "HuggingFaceTB/SmolLM2-135M-Instruct",
+    ramGb: 1,
+    embedded: true,
+    dspark: null,
+    dflash: null,
+  },
+  row("qwen3-4b", "mlx-community/Qwen3-4B-8bit", 8, "deepseek-ai/dspark_qwen3_4b_block7", "z-lab/Qwen3-4B-DFlash-b16"),
+  row("qwen3-8b", "mlx-community/Qwen3-8B-8bit", 11, "deepseek-ai/dspark_qwen3_8b_block7", "z-lab/Qwen3-8B-DFlash-b16"),
+  row("qwen3-14b", "mlx-community/Qwen3-14B-8bit", 19, "deepseek-ai/dspark_qwen3_14b_block7", null),
+  row("minicpm5-2b", "mlx-community/MiniCPM5-2B-bf16", 6, "openbmb/MiniCPM5-2B-DSpark", null),
 ];
 
 /** The row with exactly this id, in any case. */

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DEFAULT_SPECULATION } from "../../src/engine/protocol.ts";
 import { at, until } from "../server/harness.ts";
 import { EOS, writes } from "../server/scripted-engine.ts";
 import { cliBox } from "./harness.ts";
@@ -72,6 +73,7 @@ describe("prompt and sampling", () => {
       model: "org/name",
       offline: true,
       kvBits: 8,
+      speculation: DEFAULT_SPECULATION,
       contextWindow: null,
       threads: 2,
       maxBatch: 1,

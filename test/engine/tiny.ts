@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { kvStates } from "../../src/cache/state-factory.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
 import type { ReadyModel } from "../../src/engine/load-model.ts";
-import type { FromEngine, GenerateRequest, LoadSpec } from "../../src/engine/protocol.ts";
+import { type FromEngine, type GenerateRequest, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { Scheduler } from "../../src/engine/scheduler.ts";
 import { firstInt, int32Array, type MlxArray, scope, toFloat32 } from "../../src/mlx/array.ts";
 import { add, astype, quantize, quantizedMatmul, slice, zeros } from "../../src/mlx/ops.ts";
@@ -75,6 +75,7 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
     kvBits: 0,
     contextWindow: null,
     threads: null,
+    speculation: NO_SPECULATION,
     maxBatch: 4,
     maxQueue: 64,
     ...options,
@@ -85,6 +86,7 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
     dir: "",
     family: inner.family,
     mode: "baseline",
+    drafter: null,
     vocabSize: inner.vocabSize,
     contextWindow: options.window ?? 2048,
     eosIds: [],
@@ -104,7 +106,9 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
     weightBytes: 0,
     notes: [],
   };
-  const scheduler = new Scheduler({ target, info, vocab: inner.vocabSize }, spec, (message) => posted.push(message));
+  const scheduler = new Scheduler({ target, info, speculator: null, vocab: inner.vocabSize }, spec, (message) =>
+    posted.push(message),
+  );
   const run = () => {
     for (let turns = 0; scheduler.busy; turns++) {
       if (turns > 20_000) throw new Error("the scheduler does not come to an end");

@@ -12,6 +12,8 @@ const STATS: RequestStats = {
   rounds: 30,
   drafted: 0,
   accepted: 0,
+  acceptLengths: [],
+  parkedRounds: 0,
   lookupRounds: 0,
   targetForwards: 30,
   cap: null,

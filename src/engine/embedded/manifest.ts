@@ -20,6 +20,8 @@ export interface EmbeddedFiles {
   readonly native: readonly EmbeddedFile[];
   /** By registry id. */
   readonly models: Readonly<Record<string, EmbeddedFile>>;
+  /** Files of the drafter's folder, by registry id of its target. */
+  readonly drafters: Readonly<Record<string, readonly EmbeddedFile[]>>;
 }
 
 export const embedded: EmbeddedFiles | null = null;

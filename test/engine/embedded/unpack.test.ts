@@ -145,7 +145,12 @@ describe("where it is unpacked", () => {
   beforeEach(() => {
     const [large, small] = files;
     if (large === undefined || small === undefined) throw new Error("the fixture has two files");
-    manifest = { nativeVersion: "9.9.9-beef", native: [small], models: { tiny: { ...large, path: "tiny.gguf" } } };
+    manifest = {
+      nativeVersion: "9.9.9-beef",
+      native: [small],
+      models: { tiny: { ...large, path: "tiny.gguf" } },
+      drafters: {},
+    };
     process.env.MLX_DSPARK_CACHE = join(place, "root");
     mkdirSync(join(place, "tmp"));
     process.env.TMPDIR = join(place, "tmp");

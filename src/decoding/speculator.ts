@@ -1,0 +1,133 @@
+/**
+ * Which row drafts how, round by round: the policy over the one decode loop. Lookup is asked first, then the drafter with
+ * the controller's cap, else a plain step. As long as every row would take a plain step, steps are pipelined and nothing
+ * here costs more than a look into the index. A choice here never changes what is committed, only how fast.
+ */
+import type { Drafter } from "../drafters/drafter.ts";
+import type { CapController } from "./cap-controller.ts";
+import type { CostCurves } from "./cost-curves.ts";
+import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "./lookup-index.ts";
+import type { PlannedDraft, SettledRound } from "./round.ts";
+import type { Row } from "./row.ts";
+import { RowDrafting } from "./row-drafting.ts";
+
+export interface SpeculatorOptions {
+  readonly drafter: Drafter | null;
+  /** Drafts per round: a fixed cap, or the controller's choice. */
+  readonly cap: number | CapController;
+  /** null: not measured; lookup drafts are then not priced. */
+  readonly curves: CostCurves | null;
+  readonly lookup: boolean;
+  /** Longest lookup draft on a long match; base drafts only when not above their length. */
+  readonly longDraft: number;
+  readonly confidenceThreshold: number;
+}
+
+export class Speculator {
+  private lastEnd: number | null = null;
+
+  constructor(readonly options: SpeculatorOptions) {}
+
+  get drafter(): Drafter | null {
+    return this.options.drafter;
+  }
+
+  /** Draft cap in force; null without a drafter. */
+  get cap(): number | null {
+    const { cap, drafter } = this.options;
+    if (drafter === null) return null;
+    return typeof cap === "number" ? cap : cap.cap;
+  }
+
+  /** State of a new row. `capacityMax`: most positions that it can reach. */
+  newRow(prompt: ArrayLike<number>, capacityMax: number): RowDrafting {
+    const { drafter, lookup } = this.options;
+    const kind = drafter === null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
+    const index = lookup ? new LookupIndex(kind, prompt) : null;
+    return new RowDrafting(index, drafter === null ? null : drafter.newSession(capacityMax));
+  }
+
+  /** What the row should do next, from the tokens that are known of it. */
+  plan(row: Row): PlannedDraft {
+    // One token of every round comes from the target itself.
+    const limit = row.limits.maxNew - row.committed - 1;
+    const drafting = row.drafting;
+    if (limit < 1 || drafting === null) return { source: "plain" };
+    const tokens = this.lookup(row, drafting, limit);
+    if (tokens !== null) return { source: "lookup", tokens };
+    const cap = this.drafterCap(row);
+    if (cap >= 1 && drafting.session !== null) return { source: "drafter", cap: Math.min(cap, limit) };
+    return { source: "plain" };
+  }
+
+  private lookup(row: Row, drafting: RowDrafting, limit: number): Int32Array | null {
+    const { longDraft, curves } = this.options;
+    const proposal = drafting.lookup?.propose(drafting.long.allowed ? longDraft : null, limit) ?? null;
+    if (proposal === null) {
+      drafting.admitted = false;
+      return null;
+    }
+    if (!drafting.admitted) {
+      const depth = row.tokens.length;
+      const needed = curves === null ? 0 : curves.breakEvenAccepted(proposal.tokens.length, this.rate(depth), depth);
+      if (!drafting.base.allows(needed)) return null;
+      drafting.admitted = true;
+    }
+    return proposal.tokens;
+  }
+
+  /** Tokens per ms of what would be done without lookup. */
+  private rate(depth: number): number {
+    const { cap, curves } = this.options;
+    if (typeof cap !== "number") return cap.efficiency(cap.best);
+    return curves?.rate(0, 0, depth) ?? 0;
+  }
+
+  private drafterCap(row: Row): number {
+    const { cap, drafter } = this.options;
+    if (drafter === null) return 0;
+    if (typeof cap === "number") return Math.min(cap <= 0 ? drafter.maxDraft : cap, drafter.maxDraft);
+    cap.setDepth(row.tokens.length);
+    return cap.cap;
+  }
+
+  /** After rounds of all rows together. */
+  settledRounds(rounds: readonly SettledRound[]): void {
+    const ms = this.elapsed();
+    for (const { row, ids, source, drafted, accepted } of rounds) {
+      const drafting = row.drafting;
+      if (drafting === null) continue;
+      drafting.lookup?.extend(ids);
+      if (source !== "lookup") continue;
+      drafting.admitted = false;
+      drafting.long.update(drafted, accepted, LOOKUP_ALONE.maxDraft);
+      drafting.base.update(accepted);
+    }
+    const { cap } = this.options;
+    if (typeof cap === "number" || rounds.some(({ source }) => source === "lookup")) return;
+    const committed = rounds.reduce((sum, { accepted }) => sum + accepted + 1, 0);
+    cap.update({ rows: rounds.map(({ drafted, accepted }) => ({ drafted, accepted })), ms, committed });
+  }
+
+  /** After a plain step of `rows`, pipelined or not. */
+  settledPlain(rows: readonly { readonly row: Row; readonly id: number }[]): void {
+    const ms = this.elapsed();
+    for (const { row, id } of rows) row.drafting?.lookup?.extend([id]);
+    const { cap } = this.options;
+    if (typeof cap === "number" || rows.length === 0) return;
+    if (rows.length === 1) cap.updatePlain(1, ms);
+    else cap.update({ rows: rows.map(() => ({ drafted: 0, accepted: 0 })), ms, committed: rows.length });
+  }
+
+  /** Something else was computed: the time until the next settling says nothing about rounds. */
+  interrupted(): void {
+    this.lastEnd = null;
+  }
+
+  private elapsed(): number | null {
+    const now = performance.now();
+    const ms = this.lastEnd === null ? null : now - this.lastEnd;
+    this.lastEnd = now;
+    return ms;
+  }
+}
