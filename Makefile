@@ -1,4 +1,5 @@
-# Everything that builds, checks and tests mlx-dspark. Each step runs only when its inputs changed.
+# Everything that builds, checks and tests mlx-dspark. Each step runs only when its inputs changed. What a step leaves has
+# the time when it started, so that a source changed meanwhile is seen by the next run.
 # Needed: GNU make, Node.js with npm, Python 3 with pip, cargo, CMake, a C++20 compiler.
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
@@ -9,11 +10,11 @@ TOOL = command -v $(1) >/dev/null 2>&1 || { echo "missing tool: $(1): $(2)" >&2;
 
 # node_modules is for development; what npm records there says which lock file it was made from.
 NPM := node_modules/.package-lock.json
-DEPS := build/deps/.complete
-NATIVE := build/native/.complete
+DEPS := build/stamps/deps
+NATIVE := build/stamps/native
 EXECUTABLE := dist/mlx-dspark
-MACOS_DEPS := build/deps/.complete-macos
-MACOS_NATIVE := build/native-macos/.complete
+MACOS_DEPS := build/stamps/deps-macos
+MACOS_NATIVE := build/stamps/native-macos
 MACOS_EXECUTABLE := dist/macos-arm64/mlx-dspark
 
 SHIM_SOURCES := $(wildcard shim/* shim/*/*)
@@ -36,12 +37,14 @@ $(NPM): package-lock.json
 	@touch $@
 
 $(DEPS): package.json $(SETUP_SOURCES) $(NPM)
+	@mkdir -p $(@D) && touch $@.started
 	$(BUN) tools/setup/natives.ts
-	@touch $@
+	@mv $@.started $@
 
 $(NATIVE): $(SHIM_SOURCES) $(NATIVE_TOOLS) $(DEPS)
+	@mkdir -p $(@D) && touch $@.started
 	$(BUN) tools/build/native.ts
-	@touch $@
+	@mv $@.started $@
 
 $(EXECUTABLE): $(PROGRAM_SOURCES) $(EXECUTABLE_TOOLS) package.json LICENSE $(NATIVE)
 	$(BUN) tools/build/executable.ts
@@ -66,12 +69,14 @@ bench: $(NATIVE)
 	$(BUN) bench/run.ts
 
 $(MACOS_DEPS): $(DEPS)
+	@mkdir -p $(@D) && touch $@.started
 	$(BUN) tools/setup/natives.ts --macos
-	@touch $@
+	@mv $@.started $@
 
 $(MACOS_NATIVE): $(SHIM_SOURCES) $(NATIVE_TOOLS) $(MACOS_DEPS)
+	@mkdir -p $(@D) && touch $@.started
 	$(BUN) tools/build/native.ts --macos
-	@touch $@
+	@mv $@.started $@
 
 $(MACOS_EXECUTABLE): $(PROGRAM_SOURCES) $(EXECUTABLE_TOOLS) package.json LICENSE $(MACOS_NATIVE)
 	$(BUN) tools/build/executable.ts --macos
@@ -80,4 +85,5 @@ dist-macos: $(MACOS_EXECUTABLE)
 	$(BUN) tools/build/test.ts macos
 
 clean:
-	rm -rf dist build/native build/native-macos build/shim build/shim-macos build/executable build/packed
+	rm -rf dist build/stamps build/native build/native-macos build/shim build/shim-macos build/kernel-tests-* build/executable build/packed \
+	  build/test

@@ -4,7 +4,7 @@
  *
  * Usage: bun tools/build/executable.ts [--macos]   (after tools/build/native.ts with the same flag)
  */
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, utimesSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import type { EmbeddedFile, EmbeddedFiles } from "../../src/engine/embedded/manifest.ts";
 import { version } from "../setup/versions.ts";
@@ -74,6 +74,7 @@ function manifestModule(files: EmbeddedFiles): string {
   return `${imports.join("\n")}\nexport const embedded = ${record};\n`;
 }
 
+const started = new Date();
 const platform = chosenPlatform();
 stageLicenses(platform);
 const manifest = manifestModule(embeddedFiles(platform));
@@ -107,5 +108,6 @@ const result = await Bun.build({
 });
 for (const log of result.logs) console.error(String(log));
 if (!result.success) process.exit(1);
+utimesSync(output, started, started); // for make: sources changed since then are not in it
 renameSync(output, platform.executable);
 console.error(`built ${relative(root, platform.executable)}`);

@@ -51,22 +51,35 @@ function zigToolchain(folder: string, wheel: string): string[] {
   ];
 }
 
-function configure(platform: Platform): void {
+/** Configures `folder` anew when its options are others than the last time. */
+function configure(source: string, folder: string, own: readonly string[]): void {
   const bundledNinja = join(deps, "ninja-bin");
-  const options = [
-    "-G",
-    "Ninja",
-    ...(Bun.which("ninja") === null ? [`-DCMAKE_MAKE_PROGRAM=${bundledNinja}`] : []),
+  const ninja = Bun.which("ninja") === null ? [`-DCMAKE_MAKE_PROGRAM=${bundledNinja}`] : [];
+  const options = ["-G", "Ninja", ...ninja, ...own];
+  const recorded = join(folder, "options.json");
+  const wanted = JSON.stringify(options);
+  if (existsSync(recorded) && readFileSync(recorded, "utf8") === wanted) return;
+  rmSync(folder, { recursive: true, force: true });
+  run(["cmake", "-S", join(root, source), "-B", folder, ...options]);
+  writeFileSync(recorded, wanted);
+}
+
+function configureShim(platform: Platform): void {
+  configure("shim", platform.shimBuild, [
     `-DMLX_ROOT=${platform.wheel}`,
     `-DMLX_C_DIR=${mlxC}`,
     ...(crossCompiling ? zigToolchain(join(root, "build/zig"), platform.wheel) : []),
-  ];
-  const recorded = join(platform.shimBuild, "options.json");
-  const wanted = JSON.stringify(options);
-  if (existsSync(recorded) && readFileSync(recorded, "utf8") === wanted) return;
-  rmSync(platform.shimBuild, { recursive: true, force: true });
-  run(["cmake", "-S", join(root, "shim"), "-B", platform.shimBuild, ...options]);
-  writeFileSync(recorded, wanted);
+  ]);
+}
+
+/** The shim's tests, and those of its CPU kernels under each sanitizer (the thread one for their pool). */
+function buildTests(platform: Platform): void {
+  run(["cmake", "--build", platform.shimBuild, "--target", "shim_test"]);
+  for (const sanitizer of ["address", "thread"]) {
+    const folder = join(root, "build", `kernel-tests-${sanitizer}`);
+    configure("shim/test", folder, [`-DDSPARK_SANITIZER=${sanitizer}`]);
+    run(["cmake", "--build", folder]);
+  }
 }
 
 function stage(from: string, to: string): void {
@@ -81,8 +94,8 @@ function stage(from: string, to: string): void {
 await step(() => {
   const platform = chosenPlatform();
   requireTools(["cmake", ...(crossCompiling ? [] : ["c++"])]);
-  configure(platform);
-  if (process.argv.includes("--sanitized")) run(["cmake", "--build", platform.shimBuild, "--target", "shim_test"]);
+  configureShim(platform);
+  if (process.argv.includes("--sanitized")) buildTests(platform);
   else {
     run(["cmake", "--build", platform.shimBuild]);
     const files = platform.libraries.flatMap((glob) => [...new Bun.Glob(glob).scanSync({ cwd: platform.wheel })]);

@@ -73,6 +73,18 @@ function bunTest(name: string, files: readonly string[]): Count {
 const allTests = [...new Bun.Glob("test/**/*.test.ts").scanSync({ cwd: root })].sort();
 const isStatic = (file: string) => STATIC_TESTS.some((place) => file.startsWith(place));
 
+/** The shim's test program, which counts by itself. */
+function shimTest(): Count {
+  console.log("\n$ build/shim/shim_test");
+  const { stdout, exitCode } = Bun.spawnSync([join(root, "build/shim/shim_test")], { stderr: "inherit" });
+  console.log(stdout.toString().trimEnd());
+  const [, passed, failed] = /^(\d+) ok, (\d+) not ok$/m.exec(stdout.toString()) ?? [];
+  if (passed === undefined || failed === undefined) return one(false);
+  const count = { passed: Number(passed), failed: Number(failed), skipped: 0 };
+  // Leaks are found after the last test.
+  return exitCode !== 0 && count.failed === 0 ? add(count, one(false)) : count;
+}
+
 const SUITES: Readonly<Record<string, () => Count>> = {
   check: () =>
     [
@@ -87,14 +99,8 @@ const SUITES: Readonly<Record<string, () => Count>> = {
     ),
   native: () => {
     if (!execute([process.execPath, "tools/build/native.ts", "--sanitized"]).ok) return one(false);
-    console.log("\n$ build/shim/shim_test");
-    const { stdout, exitCode } = Bun.spawnSync([join(root, "build/shim/shim_test")], { stderr: "inherit" });
-    console.log(stdout.toString().trimEnd());
-    const [, passed, failed] = /^(\d+) ok, (\d+) not ok$/m.exec(stdout.toString()) ?? [];
-    if (passed === undefined || failed === undefined) return one(false);
-    const count = { passed: Number(passed), failed: Number(failed), skipped: 0 };
-    // Leaks are found after the last test.
-    return exitCode !== 0 && count.failed === 0 ? add(count, one(false)) : count;
+    const kernels = [...new Bun.Glob("build/kernel-tests-*/*_test").scanSync({ cwd: root })].sort();
+    return [shimTest(), ...kernels.map((program) => one(execute([join(root, program)]).ok))].reduce(add);
   },
   e2e: () =>
     bunTest(
