@@ -49,14 +49,14 @@ describe("dispatch", () => {
 
   test.each([
     [["generate", "--promt", "x"], "unknown flag --promt; did you mean --prompt?"],
-    [["generate", "--max-draft", "many"], "unknown flag --max-draft"],
+    [["generate", "--max-draft", "many"], "--max-draft must be an integer or 'auto'"],
     [["generate", "-x"], "unknown flag --x"],
     [["generate", "hello"], "unexpected argument 'hello'"],
     [["generate", "--", "hello"], "unexpected argument '--'"],
     [["generate", "--prompt"], "--prompt needs a value"],
     [["generate", "--prompt", "--json"], "--prompt needs a value"],
     [["generate", "--no-seed"], "unknown flag --no-seed"],
-    [["generate", "--mode", "eagle"], "--mode must be one of auto, baseline"],
+    [["generate", "--mode", "eagle"], "--mode must be one of auto, dspark, dflash, lookup, baseline"],
     [["generate", "--kv-bits", "3"], "--kv-bits must be one of 0, 4, 8"],
     [["generate", "--temperature", "hot"], "--temperature must be a number between 0 and 2, got 'hot'"],
     [["generate", "--seed", "1.5"], "--seed must be an integer"],
