@@ -19,6 +19,7 @@ export class PackedKv implements PackedState {
   length = 0;
   readonly window: number | null;
   private token: StepToken | null = null;
+  private disposed = false;
 
   private constructor(
     readonly store: KvStore,
@@ -66,10 +67,12 @@ export class PackedKv implements PackedState {
   }
 
   get bytes(): number {
-    return kvStoreBytes(this.store);
+    return this.disposed ? 0 : kvStoreBytes(this.store);
   }
 
   dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
     this.token?.release();
     this.token = null;
     freeKvStore(this.store);

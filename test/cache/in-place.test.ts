@@ -23,7 +23,7 @@ const DEPTH = 16_000;
 let model: TargetModel;
 beforeAll(() => {
   openTestMlx();
-  model = tinyModel();
+  model = tinyModel("llama-f32", "stock").model;
 });
 afterAll(() => {
   model.dispose();

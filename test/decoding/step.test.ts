@@ -21,7 +21,7 @@ let model: TargetModel;
 let before = 0;
 beforeAll(() => {
   openTestMlx();
-  model = tinyModel();
+  model = tinyModel("llama-f32", "stock").model;
   const row = newRow([1]);
   prefill(row);
   row.dispose();

@@ -4,24 +4,27 @@
  */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import fc from "fast-check";
+import { PackedKv } from "../../src/cache/packed-kv.ts";
 import type { GenerateRequest, SamplingParams } from "../../src/engine/protocol.ts";
 import type { ActiveRequest } from "../../src/engine/request.ts";
 import type { Scheduler } from "../../src/engine/scheduler.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
-import type { TargetModel } from "../../src/models/target.ts";
+import type { LayerState } from "../../src/nn/layer-state.ts";
 import { openTestMlx } from "../support/native.ts";
 import { GREEDY } from "../support/sampling.ts";
-import { harness, outcome, request, serial, tinyModel } from "./tiny.ts";
+import { harness, outcome, request, serial, type Tiny, tinyModel } from "./tiny.ts";
 
 setDefaultTimeout(120_000);
-const models = new Map<string, TargetModel>();
+const NAMES = ["llama-f32 stock", "llama-f32 fused", "llama-swa-f32 fused", "llama-q4g32-f32 fused"] as const;
+const models = new Map<string, Tiny>();
 beforeAll(() => {
   openTestMlx();
-  for (const name of ["llama-f32", "llama-swa-f32"]) {
-    const model = tinyModel(name);
+  for (const each of NAMES) {
+    const [name, backend] = each.split(" ");
+    const model = tinyModel(name, backend === "stock" ? "stock" : "fused");
     // The first forward makes the tables of the rotation.
     serial(model, request());
-    models.set(name, model);
+    models.set(each, model);
   }
 });
 afterAll(() => {
@@ -75,16 +78,21 @@ const visitor: fc.Arbitrary<Visitor> = fc.record({
 
 const WINDOW = 296;
 const traffic = fc.record({
-  model: fc.constantFrom("llama-f32", "llama-swa-f32"),
+  model: fc.constantFrom(...NAMES),
   maxBatch: fc.integer({ min: 1, max: 4 }),
   visitors: fc.array(visitor, { minLength: 1, maxLength: 9 }),
 });
 
-/** I1, I2 and the row's place in the step in flight. */
+/** What a state writes to. */
+function written(state: LayerState): readonly number[] {
+  return state instanceof PackedKv ? [state.store] : state.arrays();
+}
+
+/** I1, I2, I3 and the row's place in the step in flight. */
 function checkInvariants(scheduler: Scheduler, maxBatch: number): void {
   const { active } = scheduler as unknown as { active: readonly ActiveRequest[] };
   expect(active.length).toBeLessThanOrEqual(maxBatch);
-  const arrays = new Set<number>();
+  const seen = new Set<number>();
   for (const { row } of active) {
     if (row === null) throw new Error("an active request without a row");
     const known = row.tokens.length + (row.pending === null ? 0 : 1);
@@ -92,9 +100,9 @@ function checkInvariants(scheduler: Scheduler, maxBatch: number): void {
     else expect(row.cached).toBe(known - 1);
     for (const state of row.states) {
       expect(state.length).toBe(row.cached);
-      for (const x of state.arrays()) {
-        expect(arrays.has(x)).toBe(false);
-        arrays.add(x);
+      for (const x of written(state)) {
+        expect(seen.has(x)).toBe(false);
+        seen.add(x);
       }
     }
   }
@@ -137,6 +145,6 @@ test("each request gets what it would get alone", () => {
       expect(scheduler.requestsDone).toBe(visitors.length);
       expect(liveArrays()).toBe(before);
     }),
-    { numRuns: 40, includeErrorInReport: true },
+    { numRuns: 50, includeErrorInReport: true },
   );
 });

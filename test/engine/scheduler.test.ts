@@ -2,14 +2,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { Sampler } from "../../src/decoding/sampler.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
-import type { TargetModel } from "../../src/models/target.ts";
 import type { StepBatch } from "../../src/nn/layer-state.ts";
 import { openTestMlx } from "../support/native.ts";
 import { GREEDY } from "../support/sampling.ts";
-import { type Breakage, harness, outcome, request, serial, tinyModel } from "./tiny.ts";
+import { type Breakage, harness, outcome, request, serial, type Tiny, tinyModel } from "./tiny.ts";
 
 setDefaultTimeout(60_000);
-let inner: TargetModel;
+let inner: Tiny;
 let before = 0;
 beforeAll(() => {
   openTestMlx();

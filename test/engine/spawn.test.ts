@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { type EngineClient, EngineError, type GenerateEvent } from "../../src/engine/client.ts";
 import { nativeFolder } from "../../src/engine/embedded/files.ts";
-import { type GenerateRequest, type LoadProgress, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
+import type { GenerateRequest, LoadProgress, LoadSpec } from "../../src/engine/protocol.ts";
 import { spawnEngine } from "../../src/engine/spawn.ts";
 import { goldenRoot } from "../support/golden.ts";
 import { openTestMlx } from "../support/native.ts";
@@ -34,7 +34,6 @@ function spec(part: Partial<LoadSpec> = {}): LoadSpec {
     kvBits: 0,
     contextWindow: null,
     threads: null,
-    speculation: NO_SPECULATION,
     maxBatch: 2,
     maxQueue: 8,
     ...part,
@@ -94,11 +93,11 @@ const long = (part: Partial<GenerateRequest> = {}) => request({ maxNewTokens: 20
 
 function reference(asked: GenerateRequest) {
   openTestMlx();
-  const model = tinyModel();
+  const tiny = tinyModel();
   try {
-    return serial(model, asked);
+    return serial(tiny, asked);
   } finally {
-    model.dispose();
+    tiny.dispose();
   }
 }
 

@@ -3,14 +3,14 @@ import { join } from "node:path";
 import { kvStates } from "../../src/cache/state-factory.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
 import type { ReadyModel } from "../../src/engine/load-model.ts";
-import { type FromEngine, type GenerateRequest, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
+import type { FromEngine, GenerateRequest, LoadSpec } from "../../src/engine/protocol.ts";
 import { Scheduler } from "../../src/engine/scheduler.ts";
 import { firstInt, int32Array, type MlxArray, scope, toFloat32 } from "../../src/mlx/array.ts";
 import { add, astype, quantize, quantizedMatmul, slice, zeros } from "../../src/mlx/ops.ts";
 import { loadTarget } from "../../src/models/load.ts";
 import type { ForwardResult, TargetModel } from "../../src/models/target.ts";
-import { StepBatch } from "../../src/nn/layer-state.ts";
-import { stockCompute } from "../../src/nn/stock.ts";
+import { type StateLayout, StepBatch } from "../../src/nn/layer-state.ts";
+import { chooseCompute } from "../../src/nn/select.ts";
 import { goldenRoot } from "../support/golden.ts";
 import { GREEDY } from "../support/sampling.ts";
 
@@ -53,8 +53,17 @@ function poison(breakage: Breakage): MlxArray {
   return astype(slice(wrong, [0, 0], [1, 1]), "float32");
 }
 
-export function tinyModel(name = "llama-f32"): TargetModel {
-  return loadTarget(join(goldenRoot("dense"), name), stockCompute("float32"), { dtype: "float32" }).model;
+/** A golden model on one of the CPU backends. */
+export interface Tiny {
+  readonly model: TargetModel;
+  readonly layout: StateLayout;
+  dispose(): void;
+}
+
+export function tinyModel(name = "llama-f32", backend: "fused" | "stock" = "fused"): Tiny {
+  const { compute, dtype } = chooseCompute({ MLX_DSPARK_CPU: backend });
+  const { model } = loadTarget(join(goldenRoot("dense"), name), compute, { dtype });
+  return { model, layout: compute.stateLayout, dispose: () => model.dispose() };
 }
 
 export interface Harness {
@@ -66,7 +75,10 @@ export interface Harness {
   run(): void;
 }
 
-export function harness(inner: TargetModel, options: Partial<LoadSpec> & { window?: number } = {}): Harness {
+export function harness(
+  { model: inner, layout }: Tiny,
+  options: Partial<LoadSpec> & { window?: number } = {},
+): Harness {
   const watch = new Watch(inner);
   const posted: FromEngine[] = [];
   const spec: LoadSpec = {
@@ -75,7 +87,6 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
     kvBits: 0,
     contextWindow: null,
     threads: null,
-    speculation: NO_SPECULATION,
     maxBatch: 4,
     maxQueue: 64,
     ...options,
@@ -86,7 +97,6 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
     dir: "",
     family: inner.family,
     mode: "baseline",
-    drafter: null,
     vocabSize: inner.vocabSize,
     contextWindow: options.window ?? 2048,
     eosIds: [],
@@ -99,16 +109,14 @@ export function harness(inner: TargetModel, options: Partial<LoadSpec> & { windo
   } as const;
   const target: ReadyModel["target"] = {
     model: watch.model,
-    stateLayout: "arrays",
+    stateLayout: layout,
     eosIds: [],
     samplingDefaults: {},
     quantization: null,
     weightBytes: 0,
     notes: [],
   };
-  const scheduler = new Scheduler({ target, info, speculator: null, vocab: inner.vocabSize }, spec, (message) =>
-    posted.push(message),
-  );
+  const scheduler = new Scheduler({ target, info, vocab: inner.vocabSize }, spec, (message) => posted.push(message));
   const run = () => {
     for (let turns = 0; scheduler.busy; turns++) {
       if (turns > 20_000) throw new Error("the scheduler does not come to an end");
@@ -155,8 +163,8 @@ export function outcome(posted: readonly FromEngine[], id: string): Outcome {
 }
 
 /** One row alone, a step at a time, argmax on the host: what any schedule must give. */
-export function serial(model: TargetModel, asked: GenerateRequest, window = 2048): Outcome {
-  const states = model.newStates(kvStates(0), 4096);
+export function serial({ model, layout }: Tiny, asked: GenerateRequest, window = 2048): Outcome {
+  const states = model.newStates(kvStates(0, layout), 4096);
   const sampler = new Sampler(asked.sampling, model.vocabSize, asked.promptIds);
   const limit = Math.min(asked.maxNewTokens, window - asked.promptIds.length);
   const ids: number[] = [];

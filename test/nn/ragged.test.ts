@@ -1,6 +1,7 @@
 /**
  * Ragged forwards over the golden models (batching.md B1): rows of any length, window and history in one forward give
- * bit for bit what each gives alone, and tapping layers changes nothing. Float32, as on every CPU device.
+ * bit for bit what each gives alone, however it is cut into steps, and tapping layers changes nothing: what lossless
+ * speculation stands on. Both CPU backends, in float32 as on every CPU device.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
@@ -9,8 +10,8 @@ import { kvStates } from "../../src/cache/state-factory.ts";
 import { int32Array, liveArrays, scope, toFloat32 } from "../../src/mlx/array.ts";
 import { loadTarget } from "../../src/models/load.ts";
 import type { TargetModel } from "../../src/models/target.ts";
-import { type LayerState, StepBatch } from "../../src/nn/layer-state.ts";
-import { stockCompute } from "../../src/nn/stock.ts";
+import { type LayerState, type StateFactory, StepBatch } from "../../src/nn/layer-state.ts";
+import { type ComputeChoice, chooseCompute } from "../../src/nn/select.ts";
 import { goldenCases, goldenRoot } from "../support/golden.ts";
 import { openTestMlx } from "../support/native.ts";
 
@@ -24,9 +25,9 @@ class Twin {
   readonly alone: LayerState[];
   length = 0;
 
-  constructor(model: TargetModel) {
-    this.beside = model.newStates(kvStates(0), 600);
-    this.alone = model.newStates(kvStates(0), 600);
+  constructor(model: TargetModel, factory: StateFactory) {
+    this.beside = model.newStates(factory, 600);
+    this.alone = model.newStates(factory, 600);
   }
 
   trim(count: number): void {
@@ -82,9 +83,12 @@ const rounds = fc.array(
   { minLength: 2, maxLength: 5 },
 );
 
-function run(model: TargetModel, plan: readonly (readonly ({ count: number; trim: number } | null)[])[]): void {
-  const twins = Array.from({ length: 4 }, () => new Twin(model));
-  const id = (row: number, position: number) => (row * 71 + position * 37 + position * position) % 288;
+const id = (row: number, position: number) => (row * 71 + position * 37 + position * position) % 288;
+
+type Plan = readonly (readonly ({ readonly count: number; readonly trim: number } | null)[])[];
+
+function run(model: TargetModel, factory: StateFactory, plan: Plan): void {
+  const twins = Array.from({ length: 4 }, () => new Twin(model, factory));
   for (const round of plan) {
     const chosen = round.flatMap((part, row) => {
       const twin = twins[row];
@@ -114,23 +118,57 @@ function run(model: TargetModel, plan: readonly (readonly ({ count: number; trim
 const root = goldenRoot("dense");
 const names = goldenCases("dense", ["llama", "qwen2", "qwen3"]);
 
-describe.each(names)("%s", (name) => {
+const listed = names.flatMap((name) => (["stock", "fused"] as const).map((backend) => [name, backend] as const));
+
+describe.each(listed)("%s, %s", (name, backend) => {
   let model: TargetModel;
+  let factory: StateFactory;
   beforeAll(() => {
-    model = loadTarget(join(root, name), stockCompute("float32"), { dtype: "float32" }).model;
+    const { compute, dtype }: ComputeChoice = chooseCompute({ MLX_DSPARK_CPU: backend });
+    model = loadTarget(join(root, name), compute, { dtype }).model;
+    factory = kvStates(0, compute.stateLayout);
   });
   afterAll(() => model.dispose());
 
   test("rows beside each other equal rows alone, bit for bit", () => {
     fc.assert(
-      fc.property(rounds, (plan) => run(model, plan)),
+      fc.property(rounds, (plan) => run(model, factory, plan)),
+      { numRuns: 4 },
+    );
+  });
+
+  test("a sequence gives the same bits however it is cut into steps", () => {
+    const length = 40;
+    const ids = Array.from({ length }, (_, position) => id(1, position));
+    const single = model.newStates(factory, length);
+    const alone = ids.map((one, offset) => forward(model, [{ states: single, offset, ids: [one] }]));
+    for (const state of single) state.dispose();
+    const cuts = fc.array(fc.integer({ min: 1, max: 17 }), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(cuts, (counts) => {
+        const states = model.newStates(factory, length);
+        let offset = 0;
+        for (const count of [...counts, length]) {
+          const part = ids.slice(offset, offset + count);
+          if (part.length === 0) break;
+          const { hidden, logits } = forward(model, [{ states, offset, ids: part }]);
+          for (let i = 0; i < part.length; i++) {
+            const one = alone[offset + i];
+            if (one === undefined) throw new Error("no such position");
+            expect(same(rowsOf(hidden, i, 1, part.length), one.hidden)).toBe(true);
+            expect(same(rowsOf(logits, i, 1, part.length), one.logits)).toBe(true);
+          }
+          offset += part.length;
+        }
+        for (const state of states) state.dispose();
+      }),
       { numRuns: 4 },
     );
   });
 
   test("a tapped forward equals the plain one, and taps are the layers' outputs row by row", () => {
     const all = Array.from({ length: model.capabilities.tapLayers }, (_, layer) => layer);
-    const states = [0, 1, 2].map(() => model.newStates(kvStates(0), 100));
+    const states = [0, 1, 2].map(() => model.newStates(factory, 100));
     const part = (index: number, ids: readonly number[]) => ({ states: states[index] ?? [], offset: 0, ids });
     const [first, second] = [
       [3, 1, 4, 1, 5],
