@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { type EngineClient, EngineError, type GenerateEvent } from "../../src/engine/client.ts";
 import { nativeFolder } from "../../src/engine/embedded/files.ts";
-import type { GenerateRequest, LoadProgress, LoadSpec } from "../../src/engine/protocol.ts";
+import { type GenerateRequest, type LoadProgress, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { spawnEngine } from "../../src/engine/spawn.ts";
 import { goldenRoot } from "../support/golden.ts";
 import { openTestMlx } from "../support/native.ts";
@@ -34,6 +34,7 @@ function spec(part: Partial<LoadSpec> = {}): LoadSpec {
     kvBits: 0,
     contextWindow: null,
     threads: null,
+    speculation: NO_SPECULATION,
     maxBatch: 2,
     maxQueue: 8,
     ...part,

@@ -2,8 +2,9 @@
 import { join } from "node:path";
 import { kvStates } from "../../src/cache/state-factory.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
+import type { Speculator } from "../../src/decoding/speculator.ts";
 import type { ReadyModel } from "../../src/engine/load-model.ts";
-import type { FromEngine, GenerateRequest, LoadSpec } from "../../src/engine/protocol.ts";
+import { type FromEngine, type GenerateRequest, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { Scheduler } from "../../src/engine/scheduler.ts";
 import { firstInt, int32Array, type MlxArray, scope, toFloat32 } from "../../src/mlx/array.ts";
 import { add, astype, quantize, quantizedMatmul, slice, zeros } from "../../src/mlx/ops.ts";
@@ -77,8 +78,9 @@ export interface Harness {
 
 export function harness(
   { model: inner, layout }: Tiny,
-  options: Partial<LoadSpec> & { window?: number } = {},
+  options: Partial<LoadSpec> & { window?: number; speculator?: Speculator; vocab?: number } = {},
 ): Harness {
+  const { window = 2048, speculator = null, vocab = inner.vocabSize, ...wishes } = options;
   const watch = new Watch(inner);
   const posted: FromEngine[] = [];
   const spec: LoadSpec = {
@@ -87,18 +89,20 @@ export function harness(
     kvBits: 0,
     contextWindow: null,
     threads: null,
+    speculation: NO_SPECULATION,
     maxBatch: 4,
     maxQueue: 64,
-    ...options,
+    ...wishes,
   };
   const info = {
     id: "tiny",
     requested: "tiny",
     dir: "",
     family: inner.family,
-    mode: "baseline",
-    vocabSize: inner.vocabSize,
-    contextWindow: options.window ?? 2048,
+    mode: modeOf(speculator),
+    drafter: null,
+    vocabSize: vocab,
+    contextWindow: window,
     eosIds: [],
     samplingDefaults: {},
     weightBytes: 0,
@@ -116,7 +120,7 @@ export function harness(
     weightBytes: 0,
     notes: [],
   };
-  const scheduler = new Scheduler({ target, info, vocab: inner.vocabSize }, spec, (message) => posted.push(message));
+  const scheduler = new Scheduler({ target, info, speculator, vocab }, spec, (message) => posted.push(message));
   const run = () => {
     for (let turns = 0; scheduler.busy; turns++) {
       if (turns > 20_000) throw new Error("the scheduler does not come to an end");
@@ -124,6 +128,12 @@ export function harness(
     }
   };
   return { scheduler, watch, posted, run };
+}
+
+function modeOf(speculator: Speculator | null): ReadyModel["info"]["mode"] {
+  if (speculator === null) return "baseline";
+  if (speculator.drafter === null) return "lookup";
+  return speculator.drafter.kind === "dspark" ? "dspark" : "dflash";
 }
 
 let requests = 0;
