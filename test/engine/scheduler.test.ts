@@ -285,6 +285,58 @@ describe.each(["graph", "dispatch", "device"] as const)("a forward that fails (%
   });
 });
 
+describe("failures one after the other", () => {
+  test("a healthy step that was begun before the first failure does not make the second one a first", () => {
+    const { scheduler, watch, posted, run } = harness(inner);
+    const decoding = request({ maxNewTokens: 50 });
+    const reading = [request(), request()];
+    scheduler.submit(decoding);
+    for (let i = 0; i < 4; i++) scheduler.turn();
+    watch.breaks = () => "graph";
+    // The step in flight is settled after the next one has failed.
+    scheduler.turn();
+    expect(outcome(posted, decoding.id).end).toBe("failed: internal");
+    for (const each of reading) scheduler.submit(each);
+    scheduler.turn();
+    watch.breaks = () => null;
+    run();
+    for (const each of reading) expect(outcome(posted, each.id).end).toBe("failed: internal");
+  });
+
+  test("a chunk is not read for a row that the step in flight has taken along", () => {
+    // Caches of the stock backend would come alive again, and stay.
+    const stock = tinyModel("llama-f32", "stock");
+    serial(stock, request());
+    const alive = liveArrays();
+    const { scheduler, watch, posted, run } = harness(stock, { maxBatch: 3 });
+    const decoding = request({ maxNewTokens: 50 });
+    const first = request({ promptIds: [1, 2, 3, 4, 5] });
+    const second = request({ promptIds: new Array(900).fill(4) });
+    scheduler.submit(decoding);
+    for (let i = 0; i < 4; i++) scheduler.turn();
+    scheduler.submit(first);
+    scheduler.submit(second);
+    // The first prompt fails, then the decode step, which is noticed when it is settled: before the second prompt's chunk.
+    let broken = false;
+    watch.breaks = ({ rows }) => {
+      if (rows[0]?.count === 5) {
+        broken = true;
+        return "graph";
+      }
+      return broken && rows[0]?.count === 1 ? "device" : null;
+    };
+    while (scheduler.activeRows > 0) scheduler.turn();
+    for (const each of [decoding, first, second]) expect(outcome(posted, each.id).end).toBe("failed: internal");
+    watch.breaks = () => null;
+    const next = request();
+    scheduler.submit(next);
+    run();
+    expect(outcome(posted, next.id)).toEqual(serial(stock, next));
+    expect(liveArrays()).toBe(alive);
+    stock.dispose();
+  });
+});
+
 describe("a row that fails alone", () => {
   test("in its sampler: removed, the others of the step undisturbed", () => {
     const { scheduler, posted, run } = harness(inner);
