@@ -19,6 +19,10 @@ export interface LoadResult {
 }
 
 const CUT_MS_MAX = 150;
+/** More than are generated in that time. */
+const CUT_TOKENS = 1500;
+/** Of the golden tiny models. */
+const END_OF_TEXT = 287;
 const TOKENS_MAX = 96;
 const WORDS_MAX = 60;
 
@@ -49,15 +53,18 @@ export async function sendLoad(
 async function sendOne(url: string, random: () => number, cutShare: number, result: LoadResult): Promise<void> {
   const stream = random() < 0.5;
   const words = 1 + Math.floor(random() * WORDS_MAX);
+  const willCut = random() < cutShare;
   const body = {
     messages: [{ role: "user", content: "soak ".repeat(words) }],
     stream,
-    max_tokens: 1 + Math.floor(random() * TOKENS_MAX),
+    max_tokens: willCut ? CUT_TOKENS : 1 + Math.floor(random() * TOKENS_MAX),
     temperature: random() < 0.5 ? 0 : 1,
     seed: Math.floor(random() * 1e6),
+    // What is to be cut must not end by itself.
+    ...(willCut && { logit_bias: { [END_OF_TEXT]: -100 } }),
   };
   const cut = new AbortController();
-  const timer = random() < cutShare ? setTimeout(() => cut.abort(), random() * CUT_MS_MAX) : null;
+  const timer = willCut ? setTimeout(() => cut.abort(), random() * CUT_MS_MAX) : null;
   try {
     const reply = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",

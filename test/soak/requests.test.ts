@@ -4,7 +4,11 @@ import { fromSources } from "./served-process.ts";
 import { residentGrowth, soak } from "./soak.ts";
 
 test("90 requests of 8 clients, a third of them cut: nothing fails, nothing is left over", async () => {
-  const result = await soak(fromSources(), { requests: 90, clients: 8, cutShare: 0.33, seed: 7 }, 30);
+  const result = await soak(
+    fromSources(),
+    { requests: 90, clients: 8, cutShare: 0.33, seed: 7 },
+    { part: 30, rests: 1 },
+  );
   expect(result.failures).toEqual([]);
   expect(result.lived).toBe(true);
   expect(result.cut).toBeGreaterThan(5);

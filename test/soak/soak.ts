@@ -21,18 +21,25 @@ export interface SoakResult extends LoadResult {
 /** A llama of three layers with a tokenizer and a chat template. */
 const MODEL = join(repoRoot, "test/data/golden/dense/llama-f32");
 
-/** Serves the tiny model by `program` and sends the plan, with a sample after every `part` requests. */
+export interface Sampling {
+  /** Requests between two samples. */
+  readonly part: number;
+  /** See `residentBytesAtRest`: more are steadier and take longer. */
+  readonly rests: number;
+}
+
+/** Serves the tiny model by `program` and sends the plan. */
 export async function soak(
   program: readonly string[],
   plan: LoadPlan,
-  part: number,
+  { part, rests }: Sampling,
   onSample: (sample: SoakSample) => void = () => undefined,
 ): Promise<SoakResult> {
   await using served = await ServedProcess.start(program, MODEL);
   const samples: SoakSample[] = [];
   const load = await sendLoad(served.url, plan, part, async (requests) => {
     const { live_arrays, active_bytes } = await served.idleCounters();
-    const residentBytes = await served.residentBytesAtRest();
+    const residentBytes = await served.residentBytesAtRest(rests);
     const sample = { requests, liveArrays: live_arrays, activeBytes: active_bytes, residentBytes };
     samples.push(sample);
     onSample(sample);
