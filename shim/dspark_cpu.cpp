@@ -209,7 +209,7 @@ DSPARK_API int dspark_cpu_pack(
     source.biases = parts.size() > 2 ? parts[2].data<void>() : nullptr;
     const std::vector<float> added = floats_of(bias, source.rows, "pack: the bias");
     source.bias = added.empty() ? nullptr : added.data();
-    res->ctx = new MatrixPtr(std::make_shared<const Matrix>(pack(source)));
+    res->ctx = new MatrixPtr(std::make_shared<const Matrix>(pack(source, *pool())));
   });
 }
 

@@ -40,7 +40,7 @@ struct KeyReader {
 };
 
 template <KvFormat Format, int Queries, int Blocks>
-DSPARK_INLINE void score_blocks_at(const AttentionTile& tile, int block, float (*scores)[kChunkKeys]) {
+void score_blocks_at(const AttentionTile& tile, int block, float (*scores)[kChunkKeys]) {
   const KeyReader<Format> key{tile};
   Vf sums[Blocks][Queries];
   Vf scale[Blocks], bias[Blocks];
@@ -86,7 +86,7 @@ struct Softmax {
   float maximum = 0;
   float total = 0;
 };
-DSPARK_INLINE Softmax soften(float* scores, int first, int last, float soft_cap) {
+Softmax soften(float* scores, int first, int last, float soft_cap) {
   const int start = first / kLanes * kLanes;
   const int end = (last + kLanes - 1) / kLanes * kLanes;
   if (soft_cap > 0) {
@@ -141,7 +141,7 @@ DSPARK_INLINE Vf load_value(const AttentionTile& tile, int key, int feature) {
 
 // Adds keys [from, to) to `Vectors` vectors of the sums of queries [t0, t0 + Queries).
 template <KvFormat Format, int Queries, int Vectors>
-DSPARK_INLINE void add_values(const AttentionTile& tile, int t0, int from, int to, int feature,
+void add_values(const AttentionTile& tile, int t0, int from, int to, int feature,
                               const float (*scores)[kChunkKeys], float (*sums)[kDimMax]) {
   if (from >= to) {
     return;
@@ -172,7 +172,7 @@ DSPARK_INLINE void add_values(const AttentionTile& tile, int t0, int from, int t
 }
 
 template <KvFormat Format, int Queries, int Vectors>
-DSPARK_INLINE void weigh_features(const AttentionTile& tile, int feature, const float (*scores)[kChunkKeys],
+void weigh_features(const AttentionTile& tile, int feature, const float (*scores)[kChunkKeys],
                                   float (*sums)[kDimMax]) {
   int low = tile.first[0], high = tile.last[0];
   for (int t = 1; t < Queries; t++) {
@@ -194,7 +194,7 @@ DSPARK_INLINE void weigh_features(const AttentionTile& tile, int feature, const 
   }
 }
 
-DSPARK_INLINE void merge(const AttentionTile& tile, int t, Softmax own, const float* sums) {
+void merge(const AttentionTile& tile, int t, Softmax own, const float* sums) {
   const float before = tile.maximum[t];
   const float top = own.maximum > before ? own.maximum : before;
   alignas(64) float weights[16] = {before - top, own.maximum - top};

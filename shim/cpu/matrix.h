@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "pool.h"
 
 namespace dspark::cpu {
 
@@ -71,7 +72,7 @@ struct Source {
 };
 
 // Throws std::invalid_argument with what is not supported.
-Matrix pack(const Source& source);
+Matrix pack(const Source& source, Pool& pool);
 
 // One row as floats [columns]: the embedding look-up from the packed form. fma(scale, q, bias) for affine.
 void unpack_row(const Matrix& matrix, int row, float* out);

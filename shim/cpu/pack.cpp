@@ -1,6 +1,7 @@
 // From MLX's row-major packed matrices to R16 (matrix.h). Every format is carried over exactly: 3, 5 and 6 bits are widened
 // to 4 or 8; the 4-bit floats become integers (twice the value, which is whole) with half the scale; the 8-bit floats
 // times their power of two become bfloat16, since their integers would need 19 bits.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -71,19 +72,49 @@ void require(bool holds, const std::string& message) {
   }
 }
 
+// Threads share blocks; within a record all its rows, so that a record is written while it is in the cache.
 template <class Visit>
-void each_record(Matrix& to, Visit&& visit) {
-  for (int row = 0; row < to.rows; row++) {
-    unsigned char* block = to.blob.data() + row / kLanes * to.block_bytes();
-    for (int g = 0; g < to.groups(); g++) {
-      unsigned char* record = block + g * to.record_bytes();
-      unsigned char* parameters = record + size_t(to.group) * to.bits / 32 * 64;
-      visit(row, g, row % kLanes, record, parameters);
+void each_record(Matrix& to, Pool& pool, Visit&& visit) {
+  pool.run(to.blocks(), 4, [&](int first, int last) {
+    for (int b = first; b < last; b++) {
+      const int lanes = std::min(kLanes, to.rows - b * kLanes);
+      for (int g = 0; g < to.groups(); g++) {
+        unsigned char* record = to.blob.data() + b * to.block_bytes() + g * to.record_bytes();
+        unsigned char* parameters = record + size_t(to.group) * to.bits / 32 * 64;
+        for (int lane = 0; lane < lanes; lane++) {
+          visit(b * kLanes + lane, g, lane, record, parameters);
+        }
+      }
     }
-  }
+  });
 }
 
-void pack_affine(const Source& from, Matrix& to) {
+template <class Visit>
+void each_row(const Matrix& to, Pool& pool, Visit&& visit) {
+  pool.run(to.blocks(), 4, [&](int first, int last) {
+    for (int row = first * kLanes; row < std::min(last * kLanes, to.rows); row++) {
+      visit(row);
+    }
+  });
+}
+
+uint32_t swap_fields(uint32_t word, uint32_t low_fields, int shift) {
+  const uint32_t moved = low_fields | low_fields << shift;
+  return (word & ~moved) | (word & low_fields) << shift | (word >> shift & low_fields);
+}
+
+// A word of 2, 4 or 8 bit elements from the file's order to field_shift's: the unshuffle by halves.
+uint32_t unshuffled(uint32_t word, int bits) {
+  if (bits == 2) {
+    word = swap_fields(word, 0x0c0c0c0cu, 2);
+  }
+  if (bits <= 4) {
+    word = swap_fields(word, 0x00f000f0u, 4);
+  }
+  return swap_fields(word, 0x0000ff00u, 8);
+}
+
+void pack_affine(const Source& from, Matrix& to, Pool& pool) {
   require(from.bits == 2 || from.bits == 3 || from.bits == 4 || from.bits == 5 || from.bits == 6 || from.bits == 8,
           "affine weights of " + std::to_string(from.bits) + " bits");
   require(from.group == 32 || from.group == 64 || from.group == 128,
@@ -95,17 +126,25 @@ void pack_affine(const Source& from, Matrix& to) {
   to.blob = Buffer(to.block_bytes() * to.blocks());
   const size_t value = size_of(to.type);
   const size_t row_words = size_t(from.columns) * from.bits / 32;
-  each_record(to, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
-    fill_record(record, to, lane, [&](int i) {
-      return element(from.weight, row * row_words, g * to.group + i, from.bits);
-    });
+  each_record(to, pool, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
+    if (from.bits == to.bits) {
+      const size_t words = size_t(to.group) * to.bits / 32;
+      for (size_t j = 0; j < words; j++) {
+        const uint32_t word = unshuffled(word_at(from.weight, row * row_words + g * words + j), to.bits);
+        std::memcpy(record + (j * kLanes + lane) * 4, &word, 4);
+      }
+    } else {
+      fill_record(record, to, lane, [&](int i) {
+        return element(from.weight, row * row_words, g * to.group + i, from.bits);
+      });
+    }
     const size_t at = (size_t(row) * to.groups() + g) * value;
     std::memcpy(parameters + lane * value, static_cast<const unsigned char*>(from.scales) + at, value);
     std::memcpy(parameters + (kLanes + lane) * value, static_cast<const unsigned char*>(from.biases) + at, value);
   });
 }
 
-void pack_fp4(const Source& from, Matrix& to) {
+void pack_fp4(const Source& from, Matrix& to, Pool& pool) {
   const bool power_of_two = from.mode == "mxfp4";
   require(from.bits == 4 && from.group == (power_of_two ? 32 : 16), from.mode + " with other groups or bits");
   to.encoding = Encoding::codes;
@@ -116,7 +155,7 @@ void pack_fp4(const Source& from, Matrix& to) {
   to.blob = Buffer(to.block_bytes() * to.blocks());
   const size_t row_words = size_t(from.columns) * 4 / 32;
   const auto* scales = static_cast<const uint8_t*>(from.scales);
-  each_record(to, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
+  each_record(to, pool, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
     fill_record(record, to, lane, [&](int i) {
       return static_cast<uint32_t>(kTwiceE2M1[element(from.weight, row * row_words, g * to.group + i, 4)] + kE2M1Zero);
     });
@@ -126,57 +165,57 @@ void pack_fp4(const Source& from, Matrix& to) {
   });
 }
 
-void pack_fp8(const Source& from, Matrix& to) {
+void pack_fp8(const Source& from, Matrix& to, Pool& pool) {
   require(from.bits == 8 && from.group == 32, "mxfp8 with other groups or bits");
   to.encoding = Encoding::floats;
   to.type = FloatType::bf16;
   to.blob = Buffer(to.block_bytes() * to.blocks());
   const auto* codes = static_cast<const uint8_t*>(from.weight);
   const auto* scales = static_cast<const uint8_t*>(from.scales);
-  for (int row = 0; row < to.rows; row++) {
+  each_row(to, pool, [&](int row) {
     unsigned char* block = to.blob.data() + row / kLanes * to.block_bytes();
     for (int k = 0; k < to.columns; k++) {
       const size_t at = size_t(row) * to.columns + k;
       const uint16_t value = exact_bfloat(e4m3(codes[at]) * e8m0(scales[at / 32]));
       std::memcpy(block + (size_t(k) * kLanes + row % kLanes) * 2, &value, 2);
     }
-  }
+  });
 }
 
-void pack_floats(const Source& from, Matrix& to) {
+void pack_floats(const Source& from, Matrix& to, Pool& pool) {
   to.encoding = Encoding::floats;
   to.type = from.type;
   to.blob = Buffer(to.block_bytes() * to.blocks());
   const size_t value = size_of(to.type);
   const auto* values = static_cast<const unsigned char*>(from.weight);
-  for (int row = 0; row < to.rows; row++) {
+  each_row(to, pool, [&](int row) {
     unsigned char* block = to.blob.data() + row / kLanes * to.block_bytes();
     for (int k = 0; k < to.columns; k++) {
       std::memcpy(block + (size_t(k) * kLanes + row % kLanes) * value,
                   values + (size_t(row) * to.columns + k) * value, value);
     }
-  }
+  });
 }
 
 } // namespace
 
-Matrix pack(const Source& from) {
+Matrix pack(const Source& from, Pool& pool) {
   require(from.rows > 0 && from.columns > 0, "an empty matrix");
   Matrix to;
   to.rows = from.rows;
   to.columns = from.columns;
   if (from.scales == nullptr) {
-    pack_floats(from, to);
+    pack_floats(from, to, pool);
   } else {
     require(from.group > 0 && from.columns % from.group == 0,
             std::to_string(from.columns) + " columns are not a multiple of the group of " + std::to_string(from.group));
     to.group = from.group;
     if (from.mode == "affine") {
-      pack_affine(from, to);
+      pack_affine(from, to, pool);
     } else if (from.mode == "mxfp4" || from.mode == "nvfp4") {
-      pack_fp4(from, to);
+      pack_fp4(from, to, pool);
     } else if (from.mode == "mxfp8") {
-      pack_fp8(from, to);
+      pack_fp8(from, to, pool);
     } else {
       require(false, "unknown mode \"" + from.mode + "\"");
     }

@@ -13,6 +13,7 @@
 #endif
 
 namespace dspark::cpu {
+#ifdef __linux__
 namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
@@ -73,6 +74,7 @@ double cgroup_quota() {
 }
 
 } // namespace
+#endif
 
 int usable_cpus() {
   double count = std::max(1u, std::thread::hardware_concurrency());

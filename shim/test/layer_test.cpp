@@ -10,6 +10,8 @@ namespace {
 using namespace dspark::cpu;
 using namespace dspark::test;
 
+Pool packers(2);
+
 Matrix random_matrix(std::mt19937& random, int rows, int columns, int bits, int group, bool with_bias) {
   std::vector<uint32_t> words(size_t(rows) * columns * std::max(bits, 1) / 32 + 1);
   for (uint32_t& word : words) {
@@ -23,7 +25,7 @@ Matrix random_matrix(std::mt19937& random, int rows, int columns, int bits, int 
   const std::vector<float> values = bells(random, size_t(rows) * columns, 0.05f);
   if (bits == 0) {
     source.weight = values.data();
-    return pack(source);
+    return pack(source, packers);
   }
   source.weight = words.data();
   source.scales = values.data();
@@ -31,7 +33,7 @@ Matrix random_matrix(std::mt19937& random, int rows, int columns, int bits, int 
   source.bits = bits;
   source.group = group;
   source.mode = "affine";
-  return pack(source);
+  return pack(source, packers);
 }
 
 std::vector<float> normed(const Kernels& kernels, const std::vector<float>& x, const std::vector<float>& weight, int rows) {

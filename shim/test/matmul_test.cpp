@@ -19,6 +19,11 @@ struct Checkpoint {
   std::vector<unsigned char> scales, biases;
 };
 
+Pool& packers() {
+  static Pool pool(3);
+  return pool;
+}
+
 void put(std::vector<unsigned char>& to, float value, FloatType type) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
@@ -122,7 +127,7 @@ double relative_error(const Matrix& w, const std::vector<float>& x, const std::v
 }
 
 void hold_to_one_result(const std::string& name, const Checkpoint& from, std::mt19937& random, Hash& hash) {
-  const Matrix w = pack(from.source);
+  const Matrix w = pack(from.source, packers());
   std::vector<float> x(size_t(kRows) * w.columns);
   for (float& value : x) {
     value = bell(random);
@@ -148,7 +153,7 @@ void hold_to_one_result(const std::string& name, const Checkpoint& from, std::mt
 }
 
 void hold_strange_values(const std::string& name, const Checkpoint& from, std::mt19937& random) {
-  const Matrix w = pack(from.source);
+  const Matrix w = pack(from.source, packers());
   const std::vector<float> plain_rows = bells(random, size_t(8) * w.columns);
   const float strange[] = {std::numeric_limits<float>::infinity(),   -std::numeric_limits<float>::infinity(),
                            std::numeric_limits<float>::quiet_NaN(),  1e-42f,
@@ -177,7 +182,7 @@ void hold_strange_values(const std::string& name, const Checkpoint& from, std::m
 void refuse() {
   const auto refused = [](Source source, const std::string& word) {
     try {
-      pack(source);
+      pack(source, packers());
     } catch (const std::invalid_argument& error) {
       return std::string(error.what()).find(word) != std::string::npos;
     }
