@@ -9,7 +9,7 @@ import type { TargetModel } from "../models/target.ts";
 import { type LayerState, type StateLayout, StepBatch } from "../nn/layer-state.ts";
 import type { CalibrationWork } from "./calibrate.ts";
 import { CALIBRATION_DEPTH } from "./calibrate.ts";
-import { runRound } from "./round.ts";
+import { type PlannedDraft, runRound } from "./round.ts";
 import { Row } from "./row.ts";
 import { RowDrafting } from "./row-drafting.ts";
 import { Sampler } from "./sampler.ts";
@@ -98,9 +98,9 @@ export class PairWork implements CalibrationWork {
     row.cached = CALIBRATION_DEPTH;
     row.chosen = 1;
     const drafts = cap > 0 && this.session !== null;
-    const draft = drafts ? ({ source: "drafter", cap } as const) : ({ source: "plain" } as const);
+    const draft: PlannedDraft = drafts ? { source: "drafter", cap, confidenceThreshold: 0 } : { source: "plain" };
     try {
-      runRound(model, [{ row, draft }], { drafter, vocab, confidenceThreshold: 0 });
+      runRound(model, [{ row, draft }], { drafter, vocab });
     } finally {
       sampler.dispose();
       this.reset();

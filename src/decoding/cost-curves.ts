@@ -38,7 +38,7 @@ export class CostCurves {
   private readonly flatRounds = new Map<number, number>();
 
   /** @throws RangeError when a curve has no points */
-  constructor(costs: MeasuredCosts) {
+  constructor(readonly costs: MeasuredCosts) {
     this.rawVerify = curveOf(costs.verify);
     this.verify = isotonic(this.rawVerify);
     this.drafter = isotonic(curveOf(typeof costs.drafter === "number" ? { 1: costs.drafter } : costs.drafter));

@@ -29,8 +29,8 @@ export type DraftSource = "drafter" | "lookup" | "plain";
 export type PlannedDraft =
   | { readonly source: "plain" }
   | { readonly source: "lookup"; readonly tokens: Int32Array }
-  /** At most `cap` drafts, ≥ 1. */
-  | { readonly source: "drafter"; readonly cap: number };
+  /** At most `cap` drafts, ≥ 1, cut where their joint confidence falls below `confidenceThreshold`; 0: never. */
+  | { readonly source: "drafter"; readonly cap: number; readonly confidenceThreshold: number };
 
 export interface PlannedRound {
   readonly row: Row;
@@ -51,8 +51,6 @@ export interface RoundOptions {
   readonly drafter: Drafter | null;
   /** Logits beyond it are padding and never chosen. */
   readonly vocab: number;
-  /** Drafts are cut where their joint confidence falls below it; 0: never. */
-  readonly confidenceThreshold: number;
 }
 
 /** One row's block in the graph. */
@@ -115,7 +113,7 @@ export function runRound(model: TargetModel, plan: readonly PlannedRound[], opti
 }
 
 /** The drafts of every row: those of the drafter in one batched block. */
-function draftBlocks(plan: readonly PlannedRound[], { drafter, confidenceThreshold }: RoundOptions): Block[] {
+function draftBlocks(plan: readonly PlannedRound[], { drafter }: RoundOptions): Block[] {
   const asked: DraftRow[] = [];
   for (const { row, draft } of plan) {
     const session = row.drafting?.session;
@@ -129,8 +127,10 @@ function draftBlocks(plan: readonly PlannedRound[], { drafter, confidenceThresho
       return { row, source: "lookup", draft: int32Array(draft.tokens), q: null, count: draft.tokens.length };
     }
     const proposal = draft.source === "drafter" ? proposals[next++] : undefined;
-    if (proposal === undefined) return { row, source: "plain", draft: null, q: null, count: 0 };
-    const count = Math.min(confidentCount(proposal, confidenceThreshold), proposal.count);
+    if (draft.source === "plain" || proposal === undefined) {
+      return { row, source: "plain", draft: null, q: null, count: 0 };
+    }
+    const count = Math.min(confidentCount(proposal, draft.confidenceThreshold), proposal.count);
     const whole = count === proposal.count;
     const ids = whole ? proposal.ids : slice(proposal.ids, [0], [count]);
     const q = proposal.q === null || whole ? proposal.q : slice(proposal.q, [0, 0], [count, dim(proposal.q, 1)]);

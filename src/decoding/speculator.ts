@@ -32,11 +32,23 @@ export class Speculator {
     return this.options.drafter;
   }
 
-  /** Draft cap in force; null without a drafter. */
-  get cap(): number | null {
+  get mode(): "dspark" | "dflash" | "lookup" {
+    const { drafter } = this.options;
+    if (drafter === null) return "lookup";
+    return drafter.kind === "dspark" ? "dspark" : "dflash";
+  }
+
+  /** Draft cap in force: of the drafter, else of a base draft by lookup. */
+  get cap(): number {
     const { cap, drafter } = this.options;
-    if (drafter === null) return null;
-    return typeof cap === "number" ? cap : cap.cap;
+    if (drafter === null) return LOOKUP_ALONE.maxDraft;
+    return typeof cap === "number" ? fixedCap(cap, drafter) : cap.cap;
+  }
+
+  /** Estimated chance that a draft stands; null for a fixed cap. */
+  get acceptance(): number | null {
+    const { cap } = this.options;
+    return typeof cap === "number" ? null : cap.acceptance;
   }
 
   /** State of a new row. `capacityMax`: most positions that it can reach. */
@@ -56,7 +68,9 @@ export class Speculator {
     const tokens = this.lookup(row, drafting, limit);
     if (tokens !== null) return { source: "lookup", tokens };
     const cap = this.drafterCap(row);
-    if (cap >= 1 && drafting.session !== null) return { source: "drafter", cap: Math.min(cap, limit) };
+    if (cap >= 1 && drafting.session !== null) {
+      return { source: "drafter", cap: Math.min(cap, limit), confidenceThreshold: this.options.confidenceThreshold };
+    }
     return { source: "plain" };
   }
 
@@ -86,7 +100,7 @@ export class Speculator {
   private drafterCap(row: Row): number {
     const { cap, drafter } = this.options;
     if (drafter === null) return 0;
-    if (typeof cap === "number") return Math.min(cap <= 0 ? drafter.maxDraft : cap, drafter.maxDraft);
+    if (typeof cap === "number") return fixedCap(cap, drafter);
     cap.setDepth(row.tokens.length);
     return cap.cap;
   }
@@ -130,4 +144,9 @@ export class Speculator {
     this.lastEnd = now;
     return ms;
   }
+}
+
+/** ≤ 0 is the whole block. */
+function fixedCap(cap: number, drafter: Drafter): number {
+  return Math.min(cap <= 0 ? drafter.maxDraft : cap, drafter.maxDraft);
 }

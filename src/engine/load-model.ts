@@ -18,7 +18,7 @@ import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
-import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
+import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
 
 export interface LoadContext {
   readonly onProgress: (progress: LoadProgress) => void;
@@ -116,6 +116,7 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
     family: model.family,
     mode: speculation.mode,
     drafter: speculation.drafterName,
+    drafting: speculation.speculator === null ? null : draftingInfo(speculation.speculator, spec),
     vocabSize: vocab,
     contextWindow: window,
     eosIds: target.eosIds,
@@ -125,6 +126,28 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
     backend,
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
     notes: [...notes, ...target.notes],
+  };
+}
+
+function draftingInfo(speculator: Speculator, { speculation }: LoadSpec): DraftingInfo {
+  const { drafter, cap, curves, lookup, confidenceThreshold } = speculator.options;
+  const costs = curves?.costs;
+  const window = drafter?.kind === "dspark" ? speculation.drafterWindow : 0;
+  return {
+    maxDraft: typeof cap === "number" ? speculator.cap : "auto",
+    lookupDrafts: lookup,
+    confidenceThreshold,
+    drafterWindow: window > 0 ? window : null,
+    drafterBytes: drafter?.bytes ?? 0,
+    costs:
+      costs === undefined
+        ? null
+        : {
+            verify: costs.verify,
+            drafter: costs.drafter,
+            overhead: costs.overhead ?? 0,
+            plain: costs.plain ?? null,
+          },
   };
 }
 

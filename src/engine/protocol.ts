@@ -42,6 +42,46 @@ export const NO_SPECULATION: SpeculationSpec = {
 /** The program's defaults. */
 export const DEFAULT_SPECULATION: SpeculationSpec = { ...NO_SPECULATION, mode: "auto" };
 
+/**
+ * How one request drafts where that is not how the pair was loaded: comparisons in one process, calls of the library.
+ * What is left out is as loaded.
+ */
+export interface RequestSpeculation {
+  /** `pair`: the loaded mode; `lookup`: from the row's own text only; `baseline`: plain steps. */
+  readonly mode: "pair" | "lookup" | "baseline";
+  /** Drafter drafts per round; ≤ 0: the full block. */
+  readonly maxDraft?: number | "auto";
+  readonly confidenceThreshold?: number;
+  /** Lookup drafts beside a drafter. */
+  readonly lookupDrafts?: boolean;
+  readonly lookupLongDraft?: number;
+}
+
+/** What drafting costs on this machine, measured, in ms; keys are rows of a verify and drafts of a block. */
+export interface DraftingCosts {
+  readonly verify: Readonly<Record<string, number>>;
+  readonly drafter: Readonly<Record<string, number>> | number;
+  /** Of a round, in neither curve. */
+  readonly overhead: number;
+  /** One plain step; null: not measured. */
+  readonly plain: number | null;
+}
+
+/** How a loaded pair drafts, for reports. */
+export interface DraftingInfo {
+  /** Drafts per round as loaded. */
+  readonly maxDraft: number | "auto";
+  /** Lookup drafts beside a drafter, or alone. */
+  readonly lookupDrafts: boolean;
+  readonly confidenceThreshold: number;
+  /** Context rows that the drafter attends to; null: all, or no drafter. */
+  readonly drafterWindow: number | null;
+  /** Bytes of the drafter's own weights in memory. */
+  readonly drafterBytes: number;
+  /** null: not measured. */
+  readonly costs: DraftingCosts | null;
+}
+
 /** What to load. Names are resolved on the engine thread by `src/hub/`. */
 export interface LoadSpec {
   /** Registry id, repository, folder, `.gguf` file or `gguf:<owner>/<repo>/<file>`. */
@@ -73,6 +113,8 @@ export interface ModelInfo {
   readonly mode: "baseline" | "lookup" | "dspark" | "dflash";
   /** Last path part of the drafter; null: none. */
   readonly drafter: string | null;
+  /** null: nothing is drafted. */
+  readonly drafting: DraftingInfo | null;
   readonly vocabSize: number;
   readonly contextWindow: number;
   /** End-of-sequence ids from generation_config.json / config.json (the tokenizer's own are added by the text side). */
@@ -102,6 +144,8 @@ export interface GenerateRequest {
   readonly topLogprobs: number | null;
   /** 0 interactive, 1 background. */
   readonly priority: 0 | 1;
+  /** Absent: as the pair was loaded. */
+  readonly speculation?: RequestSpeculation;
 }
 
 /** `stop`: an EOS id; `length`: token or context limit; `cancelled`: `cancel` was received. */
@@ -126,6 +170,10 @@ export interface RequestStats {
   readonly targetForwards: number;
   /** Draft cap in force, null where nothing is drafted. */
   readonly cap: number | null;
+  /** What the cap's controller takes the chance of a draft to be; null: the cap is fixed. */
+  readonly acceptance: number | null;
+  /** Committed per ms of the last 16 rounds over that of the first 16, round 0 left out; null below 32 rounds. */
+  readonly decayRatio: number | null;
   readonly queueSeconds: number;
   readonly prefillSeconds: number;
   readonly decodeSeconds: number;
@@ -175,6 +223,19 @@ export interface TokenEvent {
   readonly ids: readonly number[];
   /** One per id when the request asked for them. */
   readonly logprobs: readonly TokenLogprob[] | null;
+  /** The round that committed them; null: the first token, which belongs to none. */
+  readonly round: RoundInfo | null;
+}
+
+/** One verify round or plain step of one row. */
+export interface RoundInfo {
+  readonly source: "drafter" | "lookup" | "plain";
+  readonly drafted: number;
+  readonly accepted: number;
+  /** Draft cap in force, null where nothing is drafted. */
+  readonly cap: number | null;
+  /** Since the row's tokens before. */
+  readonly ms: number;
 }
 
 export type FromEngine =

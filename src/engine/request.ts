@@ -1,7 +1,10 @@
 /** A request on its way through the engine: waiting, then a row, then its statistics. */
-import type { DraftSource } from "../decoding/round.ts";
 import type { Row } from "../decoding/row.ts";
-import type { GenerateRequest, ModelInfo, RequestStats } from "./protocol.ts";
+import type { Speculator } from "../decoding/speculator.ts";
+import type { GenerateRequest, RequestStats, RoundInfo } from "./protocol.ts";
+
+/** Rounds at each end of a request that `decayRatio` compares. */
+const DECAY_SPAN = 16;
 
 export class ActiveRequest {
   row: Row | null = null;
@@ -9,15 +12,21 @@ export class ActiveRequest {
   private readonly queuedAt = performance.now();
   private startedAt: number | null = null;
   private firstTokenAt: number | null = null;
+  private newestAt = 0;
   /** Forwards of the target that this request took part in and that were settled. */
   forwards = 0;
   private readonly acceptLengths: number[] = [];
+  private readonly roundMs: number[] = [];
   private drafted = 0;
   private accepted = 0;
   private lookupRounds = 0;
   private plainRounds = 0;
 
-  constructor(readonly request: GenerateRequest) {}
+  /** @param policy how the row drafts; null: plain steps */
+  constructor(
+    readonly request: GenerateRequest,
+    readonly policy: Speculator | null,
+  ) {}
 
   get id(): string {
     return this.request.id;
@@ -31,26 +40,33 @@ export class ActiveRequest {
 
   /** The prompt's end: it belongs to no round. */
   firstToken(): void {
-    this.firstTokenAt ??= performance.now();
+    this.newestAt = performance.now();
+    this.firstTokenAt ??= this.newestAt;
   }
 
   /** After the first token: what one round or plain step has committed. */
-  round(committed: number, source: DraftSource, drafted: number, accepted: number): void {
+  round(committed: number, source: RoundInfo["source"], drafted: number, accepted: number): RoundInfo {
+    const now = performance.now();
+    const ms = now - this.newestAt;
+    this.newestAt = now;
     this.acceptLengths.push(committed);
+    this.roundMs.push(ms);
     this.drafted += drafted;
     this.accepted += accepted;
     if (source === "lookup") this.lookupRounds++;
     if (source === "plain") this.plainRounds++;
+    return { source, drafted, accepted, cap: this.policy?.cap ?? null, ms };
   }
 
   /** Seconds are those of the engine thread; queueing counts neither as prefill nor as decode. */
-  stats(mode: ModelInfo["mode"], cap: number | null): RequestStats {
+  stats(): RequestStats {
+    const { policy } = this;
     const now = performance.now();
     const started = this.startedAt ?? now;
     const first = this.firstTokenAt ?? now;
     const seconds = (ms: number) => ms / 1000;
     return {
-      mode,
+      mode: policy?.mode ?? "baseline",
       seed: String(this.row?.sampler.seed ?? this.request.sampling.seed ?? "0"),
       promptTokens: this.request.promptIds.length,
       cachedTokens: 0,
@@ -60,13 +76,25 @@ export class ActiveRequest {
       drafted: this.drafted,
       accepted: this.accepted,
       lookupRounds: this.lookupRounds,
-      parkedRounds: mode === "baseline" ? 0 : this.plainRounds,
+      parkedRounds: policy === null ? 0 : this.plainRounds,
       targetForwards: this.forwards,
-      cap,
+      cap: policy?.cap ?? null,
+      acceptance: policy?.acceptance ?? null,
+      decayRatio: this.decayRatio(),
       queueSeconds: seconds(started - this.queuedAt),
       prefillSeconds: seconds(first - started),
       decodeSeconds: seconds(now - first),
       ttftSeconds: seconds(first - started),
     };
+  }
+
+  private decayRatio(): number | null {
+    const { acceptLengths, roundMs } = this;
+    if (roundMs.length < 2 * DECAY_SPAN) return null;
+    const rate = (from: number, to: number) => {
+      const total = (values: readonly number[]) => values.slice(from, to).reduce((sum, value) => sum + value, 0);
+      return total(acceptLengths) / Math.max(total(roundMs), Number.MIN_VALUE);
+    };
+    return rate(roundMs.length - DECAY_SPAN, roundMs.length) / rate(1, DECAY_SPAN + 1);
   }
 }

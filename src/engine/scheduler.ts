@@ -4,16 +4,28 @@
  * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
  */
 import { kvStates } from "../cache/state-factory.ts";
-import { runRound, type SettledRound } from "../decoding/round.ts";
+import { type PlannedDraft, runRound, type SettledRound } from "../decoding/round.ts";
 import { Row } from "../decoding/row.ts";
 import { Sampler } from "../decoding/sampler.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
+import type { Drafter } from "../drafters/drafter.ts";
 import { MlxError } from "../mlx/error.ts";
 import type { ReadyModel } from "./load-model.ts";
+import { Policies } from "./policies.ts";
 import { PrefillPolicy } from "./prefill-policy.ts";
-import type { FinishReason, FromEngine, GenerateRequest, LoadSpec, TokenEvent, WireError } from "./protocol.ts";
+import type {
+  FinishReason,
+  FromEngine,
+  GenerateRequest,
+  LoadSpec,
+  RoundInfo,
+  TokenEvent,
+  WireError,
+} from "./protocol.ts";
 import { ActiveRequest } from "./request.ts";
+
+const PLAIN: PlannedDraft = { source: "plain" };
 
 export type Post = (message: FromEngine) => void;
 
@@ -27,7 +39,8 @@ export class Scheduler {
   private readonly queue: ActiveRequest[] = [];
   private readonly active: ActiveRequest[] = [];
   private readonly byRow = new Map<Row, ActiveRequest>();
-  private readonly policy = new PrefillPolicy();
+  private readonly chunks = new PrefillPolicy();
+  private readonly policies: Policies;
   private inFlight: Running | null = null;
   private prefillTurn = true;
   private failures = 0;
@@ -38,7 +51,9 @@ export class Scheduler {
     private readonly ready: ReadyModel,
     private readonly spec: LoadSpec,
     private readonly post: Post,
-  ) {}
+  ) {
+    this.policies = new Policies(ready.speculator);
+  }
 
   get activeRows(): number {
     return this.active.length;
@@ -60,7 +75,7 @@ export class Scheduler {
       this.post({ type: "failed", id: request.id, error: refusal });
       return;
     }
-    const entry = new ActiveRequest(request);
+    const entry = new ActiveRequest(request, this.policies.of(request.speculation));
     if (request.priority === 0) {
       const firstBackground = this.queue.findIndex((waiting) => waiting.request.priority === 1);
       this.queue.splice(firstBackground < 0 ? this.queue.length : firstBackground, 0, entry);
@@ -102,8 +117,7 @@ export class Scheduler {
       if (plan[0].row.live) this.prefill(plan);
       return;
     }
-    const { speculator } = this.ready;
-    if (speculator === null || plan.every(({ row }) => speculator.plan(row).source === "plain")) {
+    if (plan.every(({ row }) => this.draft(row).source === "plain")) {
       const next = plan.length > 0 ? this.schedule(plan) : null;
       this.settleInFlight();
       this.inFlight = next;
@@ -111,35 +125,59 @@ export class Scheduler {
     }
     // A draft continues from the newest token: nothing may be in flight.
     this.settleInFlight();
-    this.round(speculator);
+    this.round();
+  }
+
+  /** What a row should do next. */
+  private draft(row: Row): PlannedDraft {
+    return this.byRow.get(row)?.policy?.plan(row) ?? PLAIN;
   }
 
   /** One round of all rows that decode; each drafts in its own way. */
-  private round(speculator: Speculator): void {
+  private round(): void {
     const rows = this.active.flatMap(({ row }) => (row === null || row.inPrefill || row.exhausted ? [] : [row]));
     if (rows.length === 0) return;
-    const plan = rows.map((row) => ({ row, draft: speculator.plan(row) }));
-    const { drafter, confidenceThreshold } = speculator.options;
+    const plan = rows.map((row) => ({ row, draft: this.draft(row) }));
+    const drafter = this.drafterOf(rows);
     let rounds: SettledRound[];
     try {
-      rounds = runRound(this.ready.target.model, plan, { drafter, confidenceThreshold, vocab: this.ready.vocab });
+      rounds = runRound(this.ready.target.model, plan, { drafter, vocab: this.ready.vocab });
     } catch (error) {
       this.failRows(rows, error);
       return;
     }
     this.steps++;
     this.failures = 0;
-    speculator.settledRounds(rounds);
     const batch: TokenEvent[] = [];
     for (const { row, ids, logprobs, source, drafted, accepted } of rounds) {
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
       entry.forwards++;
-      entry.round(ids.length, source, drafted, accepted);
-      batch.push({ id: entry.id, ids, logprobs });
+      batch.push({ id: entry.id, ids, logprobs, round: entry.round(ids.length, source, drafted, accepted) });
     }
+    this.byPolicy(rounds, (policy, own) => policy.settledRounds(own));
     this.post({ type: "tokens", batch });
     this.endFinished(rows);
+  }
+
+  /** The loaded drafter when one of the rows keeps a context for it. */
+  private drafterOf(rows: readonly Row[]): Drafter | null {
+    return rows.some(({ drafting }) => drafting !== null && drafting.session !== null)
+      ? (this.ready.speculator?.drafter ?? null)
+      : null;
+  }
+
+  /** Tells every policy of its rows. A step that several policies shared tells none of them what their rows cost. */
+  private byPolicy<T extends { readonly row: Row }>(
+    all: readonly T[],
+    tell: (policy: Speculator, own: readonly T[]) => void,
+  ): void {
+    const groups = Map.groupBy(all, ({ row }) => this.byRow.get(row)?.policy ?? null);
+    for (const [policy, own] of groups) {
+      if (policy === null) continue;
+      if (groups.size > 1) policy.interrupted();
+      tell(policy, own);
+    }
   }
 
   private dropCancelled(): void {
@@ -155,7 +193,7 @@ export class Scheduler {
       const entry = this.queue.shift();
       if (entry === undefined) return;
       try {
-        entry.start(this.newRow(entry.request));
+        entry.start(this.newRow(entry));
       } catch (error) {
         this.fail(entry, error);
         continue;
@@ -165,7 +203,7 @@ export class Scheduler {
     }
   }
 
-  private newRow(request: GenerateRequest): Row {
+  private newRow({ request, policy }: ActiveRequest): Row {
     const { target, vocab, info } = this.ready;
     const room = info.contextWindow - request.promptIds.length;
     const maxNew = Math.min(request.maxNewTokens, room);
@@ -173,7 +211,7 @@ export class Scheduler {
     const capacity = request.promptIds.length + maxNew + 1;
     const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
     const sampler = new Sampler(request.sampling, vocab, request.promptIds);
-    const drafting = this.ready.speculator?.newRow(request.promptIds, capacity) ?? null;
+    const drafting = policy?.newRow(request.promptIds, capacity) ?? null;
     const limits = { maxNew, eos: new Set(request.eosIds), topLogprobs: request.topLogprobs };
     return new Row(request.promptIds, states, sampler, limits, drafting);
   }
@@ -187,7 +225,7 @@ export class Scheduler {
     this.prefillTurn = !prefillNow;
     if (prefillNow) {
       const remaining = reading.promptLength - reading.cached;
-      return [{ row: reading, kind: "prefill", count: this.policy.chunk(remaining, decoding.length > 0) }];
+      return [{ row: reading, kind: "prefill", count: this.chunks.chunk(remaining, decoding.length > 0) }];
     }
     return decoding.map((row) => ({ row, kind: "decode", count: 1 }));
   }
@@ -197,10 +235,10 @@ export class Scheduler {
     const started = performance.now();
     const running = this.schedule(plan);
     const tokens = running === null ? null : this.settle(running);
-    this.ready.speculator?.interrupted();
+    for (const { policy } of this.active) policy?.interrupted();
     if (tokens === null) return;
     for (const { row, count } of plan) {
-      this.policy.measured(count, performance.now() - started);
+      this.chunks.measured(count, performance.now() - started);
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
       this.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
@@ -211,7 +249,7 @@ export class Scheduler {
   /** null: the step failed, and its rows with it. */
   private schedule(plan: readonly PlannedRow[]): Running | null {
     try {
-      const taps = this.ready.speculator?.drafter?.taps ?? [];
+      const taps = this.drafterOf(plan.map(({ row }) => row))?.taps ?? [];
       const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab, taps);
       this.steps++;
       for (const { row, error } of step.failed) this.failRow(row, error);
@@ -252,16 +290,18 @@ export class Scheduler {
     for (const token of tokens) {
       const entry = this.byRow.get(token.row);
       if (entry === undefined) continue;
+      let round: RoundInfo | null = null;
       if (token.row.committed > 1) {
-        entry.round(1, "plain", 0, 0);
+        round = entry.round(1, "plain", 0, 0);
         later.push(token);
       } else {
         entry.firstToken();
         token.row.drafting?.lookup?.extend([token.id]);
       }
-      batch.push({ id: entry.id, ids: [token.id], logprobs: token.logprob === null ? null : [token.logprob] });
+      const logprobs = token.logprob === null ? null : [token.logprob];
+      batch.push({ id: entry.id, ids: [token.id], logprobs, round });
     }
-    this.ready.speculator?.settledPlain(later);
+    this.byPolicy(later, (policy, own) => policy.settledPlain(own));
     if (batch.length > 0) this.post({ type: "tokens", batch });
     this.endFinished(tokens.map(({ row }) => row));
   }
@@ -278,7 +318,7 @@ export class Scheduler {
   }
 
   private end(entry: ActiveRequest, reason: FinishReason): void {
-    const stats = entry.stats(this.ready.info.mode, this.ready.speculator?.cap ?? null);
+    const stats = entry.stats();
     this.release(entry);
     this.post({ type: "done", id: entry.id, reason, stats });
   }

@@ -145,8 +145,7 @@ class WorkerEngine implements EngineClient {
           ?.stream.push({ type: "prefill", processed: message.processed, total: message.total });
         return;
       case "tokens":
-        for (const { id, ids, logprobs } of message.batch)
-          this.running.get(id)?.stream.push({ type: "tokens", ids, logprobs });
+        for (const { id, ...event } of message.batch) this.running.get(id)?.stream.push({ type: "tokens", ...event });
         return;
       case "done":
         this.running.get(message.id)?.stream.push({ type: "done", reason: message.reason, stats: message.stats });

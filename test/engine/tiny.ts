@@ -101,6 +101,7 @@ export function harness(
     family: inner.family,
     mode: modeOf(speculator),
     drafter: null,
+    drafting: null,
     vocabSize: vocab,
     contextWindow: window,
     eosIds: [],

@@ -17,6 +17,8 @@ const STATS: RequestStats = {
   lookupRounds: 0,
   targetForwards: 30,
   cap: null,
+  acceptance: null,
+  decayRatio: null,
   queueSeconds: 0.12345,
   prefillSeconds: 0.5,
   decodeSeconds: 1.5,

@@ -39,6 +39,7 @@ export const SCRIPTED_MODEL: ModelInfo = {
   family: "scripted",
   mode: "baseline",
   drafter: null,
+  drafting: null,
   vocabSize: 257,
   contextWindow: 4096,
   eosIds: [EOS],
@@ -117,7 +118,7 @@ export class ScriptedEngine implements EngineClient {
           if (request.eosIds.includes(id)) reason = "stop";
           else if (produced >= request.maxNewTokens) reason = "length";
         }
-        if (ids.length > 0) yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids) };
+        if (ids.length > 0) yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: null };
       }
       this.finished.push(request.id);
       yield { type: "done", reason, stats: statsOf(request, produced) };
@@ -175,6 +176,8 @@ function statsOf(request: GenerateRequest, produced: number): RequestStats {
     lookupRounds: 0,
     targetForwards: produced,
     cap: null,
+    acceptance: null,
+    decayRatio: null,
     queueSeconds: 0.25,
     prefillSeconds: 0.5,
     decodeSeconds: 2,
