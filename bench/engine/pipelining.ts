@@ -14,9 +14,8 @@ import { Sampler } from "../../src/decoding/sampler.ts";
 import { type InFlightStep, scheduleStep } from "../../src/decoding/step.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
 import { native } from "../../src/mlx/native.ts";
-import { loadTarget } from "../../src/models/load.ts";
-import type { TargetModel } from "../../src/models/target.ts";
-import { stockCompute } from "../../src/nn/stock.ts";
+import { type LoadedTarget, loadTarget } from "../../src/models/load.ts";
+import { chooseCompute } from "../../src/nn/select.ts";
 import { openTestMlx } from "../../test/support/native.ts";
 import { GREEDY } from "../../test/support/sampling.ts";
 import { TINY_SHAPE, type TinyShape, writeTinyLlama } from "../../test/support/tiny-llama.ts";
@@ -31,21 +30,22 @@ const MEDIUM_SHAPE: TinyShape = { layers: 6, hidden: 384, intermediate: 1024, he
 const PROMPT = Array.from({ length: 8 }, (_, i) => (7 * i + 3) % 200);
 const WARMUP = 2;
 
-function loadRandom(shape: TinyShape): TargetModel {
+function loadRandom(shape: TinyShape): LoadedTarget {
   const folder = mkdtempSync(join(tmpdir(), "tiny-llama-"));
   try {
     writeTinyLlama(folder, 1, shape);
-    return loadTarget(folder, stockCompute("float32"), { dtype: "float32" }).model;
+    const { compute, dtype } = chooseCompute(process.env);
+    return loadTarget(folder, compute, { dtype });
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
 /** Times of a step over `steps` of them, the prompt's own left out. */
-function decode(model: TargetModel, steps: number, pipelined: boolean): Times {
+function decode({ model, stateLayout }: LoadedTarget, steps: number, pipelined: boolean): Times {
   const sampler = new Sampler(GREEDY, model.vocabSize, PROMPT);
   const limits = { maxNew: steps + 1, eos: new Set<number>(), topLogprobs: null };
-  const row = new Row(PROMPT, model.newStates(kvStates(0), PROMPT.length + steps + 2), sampler, limits);
+  const row = new Row(PROMPT, model.newStates(kvStates(0, stateLayout), PROMPT.length + steps + 2), sampler, limits);
   scheduleStep(model, [{ row, kind: "prefill", count: PROMPT.length }], model.vocabSize).settle();
   const next = () => scheduleStep(model, [{ row, kind: "decode", count: 1 }], model.vocabSize);
   const times = timed(steps, () => {
@@ -64,33 +64,33 @@ function decode(model: TargetModel, steps: number, pipelined: boolean): Times {
 }
 
 /** Handles that the scopes of one step free. */
-function handlesPerStep(model: TargetModel, steps: number): number {
+function handlesPerStep(target: LoadedTarget, steps: number): number {
   const freeArrays = native.dspark_free_arrays;
   let freed = 0;
   native.dspark_free_arrays = (handles, count) => {
     freed += count;
     return freeArrays(handles, count);
   };
-  decode(model, steps, true);
+  decode(target, steps, true);
   native.dspark_free_arrays = freeArrays;
   return freed / steps;
 }
 
 function compare(id: string, shape: TinyShape, steps: number): boolean {
-  const model = loadRandom(shape);
+  const target = loadRandom(shape);
   const rounds: Record<string, Sample>[] = [];
   let live = 0;
   for (let round = -WARMUP; round < count; round++) {
     const samples: Record<string, Sample> = {};
     for (const pipelined of round % 2 === 0 ? [true, false] : [false, true]) {
-      samples[pipelined ? "pipelined" : "serial"] = { ...decode(model, steps, pipelined) };
+      samples[pipelined ? "pipelined" : "serial"] = { ...decode(target, steps, pipelined) };
     }
     if (round < 0) live = liveArrays();
     else rounds.push(samples);
   }
   if (liveArrays() !== live) throw new Error(`${liveArrays() - live} arrays are left over`);
-  const handles = handlesPerStep(model, steps);
-  model.dispose();
+  const handles = handlesPerStep(target, steps);
+  target.model.dispose();
   return report(id, lines(rounds, handles), rounds);
 }
 
