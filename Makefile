@@ -23,7 +23,7 @@ NATIVE_TOOLS := tools/build/native.ts tools/build/platform.ts
 PROGRAM_SOURCES := $(shell find src metal -type f 2>/dev/null)
 EXECUTABLE_TOOLS := tools/build/executable.ts tools/build/licenses.ts tools/build/platform.ts
 
-.PHONY: all build demo test check bench bindings test-native dist-macos clean
+.PHONY: all build demo test check bench soak bindings test-native dist-macos clean
 
 all: build
 build: $(EXECUTABLE)
@@ -67,6 +67,10 @@ test: $(EXECUTABLE)
 
 bench: $(NATIVE)
 	$(BUN) bench/run.ts
+
+# A thousand requests, a fifth of them cut by the client: handles and memory must stay flat.
+soak: $(EXECUTABLE)
+	$(BUN) test/soak/requests.ts
 
 $(MACOS_DEPS): $(DEPS)
 	@mkdir -p $(@D) && touch $@.started
