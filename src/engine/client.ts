@@ -9,6 +9,8 @@ import type {
   LoadProgress,
   LoadSpec,
   ModelInfo,
+  ReplayReport,
+  ReplayRequest,
   RequestStats,
   TokenEvent,
   WireError,
@@ -36,6 +38,8 @@ export interface EngineClient {
    * next step. `signal` cancels too, also while the request is queued or in prefill.
    */
   generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent>;
+  /** Reads a committed text again, one token a forward. Rejects with `EngineError`, also when `signal` ends it. */
+  replay(request: ReplayRequest, signal?: AbortSignal): Promise<ReplayReport>;
   stats(): Promise<EngineStats>;
   /** Stops admission, lets running rows end for at most `drainMs`, then ends the thread. */
   shutdown(drainMs: number): Promise<void>;

@@ -3,9 +3,11 @@
  * Plain structured-clonable values only; a token id is a number below the vocabulary size, times are milliseconds
  * unless the name says otherwise. The engine never sees text and the main thread never sees an array.
  */
+import type { ReplayStep } from "../decoding/replay.ts";
 import type { SamplingParams, TokenLogprob } from "../decoding/sampling-params.ts";
+import type { LogitDtype } from "../decoding/verdict.ts";
 
-export type { SamplingParams, TokenLogprob };
+export type { LogitDtype, ReplayStep, SamplingParams, TokenLogprob };
 
 /** How to draft. */
 export interface SpeculationSpec {
@@ -148,6 +150,24 @@ export interface GenerateRequest {
   readonly speculation?: RequestSpeculation;
 }
 
+/** A committed text, to be read again one token a forward on caches of its own (decoding.md §10). */
+export interface ReplayRequest {
+  /** As for `GenerateRequest`. */
+  readonly id: string;
+  readonly promptIds: readonly number[] | Int32Array;
+  /** The completion. */
+  readonly ids: readonly number[];
+  /** As the text was chosen by; sampled text needs its seed. */
+  readonly sampling: SamplingParams;
+}
+
+export interface ReplayReport {
+  /** One for each id. */
+  readonly steps: readonly ReplayStep[];
+  /** Of the logits. */
+  readonly dtype: LogitDtype;
+}
+
 /** `stop`: an EOS id; `length`: token or context limit; `cancelled`: `cancel` was received. */
 export type FinishReason = "stop" | "length" | "cancelled";
 
@@ -190,6 +210,7 @@ export interface WireError {
 export type ToEngine =
   | { readonly type: "load"; readonly spec: LoadSpec }
   | { readonly type: "generate"; readonly request: GenerateRequest }
+  | { readonly type: "replay"; readonly request: ReplayRequest }
   | { readonly type: "cancel"; readonly id: string }
   | { readonly type: "stats"; readonly seq: number }
   /** Stop admission, finish running rows for at most `drainMs`, then end the worker. */
@@ -246,6 +267,7 @@ export type FromEngine =
   /** All rows of one step together. */
   | { readonly type: "tokens"; readonly batch: readonly TokenEvent[] }
   | { readonly type: "done"; readonly id: string; readonly reason: FinishReason; readonly stats: RequestStats }
+  | { readonly type: "replayed"; readonly id: string; readonly report: ReplayReport }
   | { readonly type: "failed"; readonly id: string; readonly error: WireError }
   | { readonly type: "stats"; readonly seq: number; readonly stats: EngineStats }
   | { readonly type: "stopped" };

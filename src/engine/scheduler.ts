@@ -10,7 +10,6 @@ import { Sampler } from "../decoding/sampler.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
 import type { Drafter } from "../drafters/drafter.ts";
-import { MlxError } from "../mlx/error.ts";
 import type { ReadyModel } from "./load-model.ts";
 import { Policies } from "./policies.ts";
 import { PrefillPolicy } from "./prefill-policy.ts";
@@ -24,6 +23,7 @@ import type {
   WireError,
 } from "./protocol.ts";
 import { ActiveRequest } from "./request.ts";
+import { wireError } from "./wire-error.ts";
 
 const PLAIN: PlannedDraft = { source: "plain" };
 
@@ -235,7 +235,7 @@ export class Scheduler {
     const started = performance.now();
     const running = this.schedule(plan);
     const tokens = running === null ? null : this.settle(running);
-    for (const { policy } of this.active) policy?.interrupted();
+    this.interrupted();
     if (tokens === null) return;
     for (const { row, count } of plan) {
       this.chunks.measured(count, performance.now() - started);
@@ -244,6 +244,11 @@ export class Scheduler {
       this.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
     }
     this.report(tokens);
+  }
+
+  /** Something else was computed between two steps: the time between them says nothing of them. */
+  interrupted(): void {
+    for (const { policy } of this.active) policy?.interrupted();
   }
 
   /** null: the step failed, and its rows with it. */
@@ -372,9 +377,4 @@ export class Scheduler {
   refuseWaiting(error: WireError): void {
     for (const entry of this.queue.splice(0)) this.post({ type: "failed", id: entry.id, error });
   }
-}
-
-function wireError(error: unknown): WireError {
-  if (error instanceof MlxError) return { kind: "internal", message: `computation failed: ${error.message}` };
-  return { kind: "internal", message: error instanceof Error ? error.message : String(error) };
 }

@@ -9,6 +9,8 @@ import type {
   LoadProgress,
   LoadSpec,
   ModelInfo,
+  ReplayReport,
+  ReplayRequest,
   ToEngine,
   WireError,
 } from "./protocol.ts";
@@ -25,6 +27,11 @@ interface Running {
   readonly stream: EventStream<GenerateEvent>;
   /** Takes the listener off the request's signal. */
   readonly unlisten: () => void;
+}
+
+interface PendingReplay {
+  readonly resolve: (report: ReplayReport) => void;
+  readonly reject: (error: EngineError) => void;
 }
 
 interface PendingStats {
@@ -47,6 +54,7 @@ class WorkerEngine implements EngineClient {
   private readonly worker: Worker;
   private readonly port: MessagePort;
   private readonly running = new Map<string, Running>();
+  private readonly replaying = new Map<string, PendingReplay>();
   private readonly statsWaiting = new Map<number, PendingStats>();
   private pendingLoad: PendingLoad | null = null;
   private statsSeq = 0;
@@ -104,6 +112,19 @@ class WorkerEngine implements EngineClient {
     return stream;
   }
 
+  replay(request: ReplayRequest, signal?: AbortSignal): Promise<ReplayReport> {
+    if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
+    const { id } = request;
+    const cancel = () => this.send({ type: "cancel", id });
+    const report = new Promise<ReplayReport>((resolve, reject) => {
+      this.replaying.set(id, { resolve, reject });
+      this.send({ type: "replay", request });
+    });
+    if (signal?.aborted) cancel();
+    else signal?.addEventListener("abort", cancel, { once: true });
+    return report.finally(() => signal?.removeEventListener("abort", cancel));
+  }
+
   stats(): Promise<EngineStats> {
     if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
     const seq = this.statsSeq++;
@@ -151,7 +172,13 @@ class WorkerEngine implements EngineClient {
         this.running.get(message.id)?.stream.push({ type: "done", reason: message.reason, stats: message.stats });
         this.endStream(message.id, null);
         return;
+      case "replayed":
+        this.replaying.get(message.id)?.resolve(message.report);
+        this.replaying.delete(message.id);
+        return;
       case "failed":
+        this.replaying.get(message.id)?.reject(new EngineError(message.error));
+        this.replaying.delete(message.id);
         this.endStream(message.id, new EngineError(message.error));
         return;
       case "stats":
@@ -183,7 +210,8 @@ class WorkerEngine implements EngineClient {
     this.pendingLoad?.reject(error);
     this.pendingLoad = null;
     for (const id of [...this.running.keys()]) this.endStream(id, error);
-    for (const waiting of this.statsWaiting.values()) waiting.reject(error);
+    for (const waiting of [...this.replaying.values(), ...this.statsWaiting.values()]) waiting.reject(error);
+    this.replaying.clear();
     this.statsWaiting.clear();
     this.port.close();
     this.signalEnd();

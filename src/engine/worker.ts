@@ -9,6 +9,7 @@ import { openMlx } from "../mlx/native.ts";
 import { embeddedModelFile } from "./embedded/files.ts";
 import { loadModel, type ReadyModel } from "./load-model.ts";
 import type { FromEngine, LoadSpec, ToEngine, WireError } from "./protocol.ts";
+import { Replays } from "./replays.ts";
 import { Scheduler } from "./scheduler.ts";
 import type { WorkerSetup } from "./spawn.ts";
 
@@ -19,6 +20,7 @@ const REST_AFTER_MS = 500;
 
 class EngineThread {
   private scheduler: Scheduler | null = null;
+  private replays: Replays | null = null;
   private ready: ReadyModel | null = null;
   private loading: AbortController | null = null;
   private running = false;
@@ -45,13 +47,17 @@ class EngineThread {
     if (this.running) return;
     this.running = true;
     let worked = false;
-    while (this.scheduler?.busy) {
+    while (this.scheduler?.busy || this.replays?.busy) {
       worked = true;
       for (let next = receiveMessageOnPort(this.port); next !== undefined; next = receiveMessageOnPort(this.port)) {
         this.handle(next.message as ToEngine);
       }
       if (this.stopping && performance.now() > this.drainUntil) break;
-      this.scheduler?.turn();
+      if (this.scheduler?.busy) this.scheduler.turn();
+      if (this.replays?.busy) {
+        this.replays.turn();
+        this.scheduler?.interrupted();
+      }
     }
     this.running = false;
     if (this.stopping) this.stop();
@@ -79,8 +85,14 @@ class EngineThread {
           this.refuse(message.request.id, { kind: "not_ready", message: "no model is loaded" });
         } else this.scheduler.submit(message.request);
         return;
+      case "replay":
+        if (this.stopping || this.replays === null) {
+          this.refuse(message.request.id, { kind: "not_ready", message: "no model is loaded" });
+        } else this.replays.submit(message.request);
+        return;
       case "cancel":
         this.scheduler?.cancel(message.id);
+        this.replays?.cancel(message.id);
         return;
       case "stats":
         this.postStats(message.seq);
@@ -113,6 +125,7 @@ class EngineThread {
       });
       this.ready = ready;
       this.scheduler = new Scheduler(ready, spec, this.post);
+      this.replays = new Replays(ready, spec, this.post);
       this.post({ type: "loaded", model: ready.info });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
@@ -125,6 +138,8 @@ class EngineThread {
   private unload(error: WireError): void {
     this.scheduler?.abort(error);
     this.scheduler = null;
+    this.replays?.abort(error);
+    this.replays = null;
     this.ready?.speculator?.drafter?.dispose();
     this.ready?.target.model.dispose();
     this.ready = null;

@@ -10,6 +10,8 @@ import type {
   LoadProgress,
   LoadSpec,
   ModelInfo,
+  ReplayReport,
+  ReplayRequest,
   RequestStats,
   TokenLogprob,
   WireError,
@@ -60,6 +62,8 @@ export class ScriptedEngine implements EngineClient {
   active = 0;
   activePeak = 0;
   shutdowns: number[] = [];
+  readonly replayed: ReplayRequest[] = [];
+  replays = (report: ReplayReport): ReplayReport => report;
   /** What `load` does; the default is ready at once. */
   loading: (onProgress: (progress: LoadProgress) => void) => Promise<ModelInfo>;
   private readonly stop = new AbortController();
@@ -126,6 +130,13 @@ export class ScriptedEngine implements EngineClient {
       this.active -= 1;
       if (reason === null || reason === "cancelled") this.cancelled.push(request.id);
     }
+  }
+
+  /** Every token is what plain decoding would have chosen, unless `replays` says otherwise. */
+  replay(request: ReplayRequest): Promise<ReplayReport> {
+    this.replayed.push(request);
+    const steps = request.ids.map((id) => ({ choice: id, rank: 1, gap: 1, top: 10, deficit: 0 }));
+    return Promise.resolve(this.replays({ steps, dtype: "float32" }));
   }
 
   stats(): Promise<EngineStats> {
