@@ -12,6 +12,17 @@ export function listeningLines(server: RunningServer, options: ServerOptions, mo
   ];
 }
 
+function drafterText({ mode, drafter, drafting }: ModelInfo): string {
+  if (drafting === null) return "none";
+  if (drafter === null) return `none: ${mode} drafts of up to ${drafting.maxDraft} tokens, longer on long matches`;
+  const cap = drafting.maxDraft === "auto" ? "max-draft auto" : `max-draft ${drafting.maxDraft}`;
+  const lookup = drafting.lookupDrafts ? "lookup drafts on" : "lookup drafts off";
+  const parts = [`${drafter} (${size(drafting.drafterBytes)})`, cap, lookup];
+  if (drafting.drafterWindow !== null) parts.push(`window ${drafting.drafterWindow}`);
+  if (drafting.confidenceThreshold > 0) parts.push(`confidence ${drafting.confidenceThreshold}`);
+  return parts.join(", ");
+}
+
 export function readyLines(model: ModelInfo, server: RunningServer, options: ServerOptions): string[] {
   const { temperature, topP, topK } = { ...model.samplingDefaults, ...options.samplingDefaults };
   const kv = options.kvBits === 0 ? "activation type" : `${options.kvBits} bits`;
@@ -21,7 +32,7 @@ export function readyLines(model: ModelInfo, server: RunningServer, options: Ser
     ["mode", model.mode],
     ["model", model.quantization === null ? model.id : `${model.id} (${model.quantization})`],
     ["target", model.dir],
-    ["drafter", "none"],
+    ["drafter", drafterText(model)],
     ["weights", `${size(model.weightBytes)}, KV ${size(model.kvBytesPerToken)} a token (${kv})`],
     ["backend", model.backend],
     ["context", `${model.contextWindow} tokens, answers up to ${Math.min(options.maxTokensCap, model.contextWindow)}`],

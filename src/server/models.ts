@@ -24,7 +24,7 @@ export function modelEntry({ model, loadedAt }: ModelListing, options: ServerOpt
     created_at: new Date(loadedAt).toISOString(),
     context_length: model.contextWindow,
     max_output_tokens: Math.min(options.maxTokensCap, model.contextWindow),
-    x_mlx_dspark: { mode: model.mode, target: showPaths ? model.dir : basename(model.dir), drafter: null },
+    x_mlx_dspark: { mode: model.mode, target: showPaths ? model.dir : basename(model.dir), drafter: model.drafter },
   };
 }
 

@@ -50,13 +50,30 @@ test("one plain row", () => {
   });
 });
 
-test("speculation shows as tokens per forward, with its cap and lookup rounds", () => {
-  const speculative = { mode: "lookup", targetForwards: 14, cap: 6, lookupRounds: 9 } as const;
-  expect(block([speculative])).toMatchObject({ mode: "lookup", accept_len: 2.143, cap: 6, lookup_rounds: 9 });
+test("speculation shows as tokens per round, with its drafts, its cap and where they came from", () => {
+  const acceptLengths = [7, 1, 1, 7, 3, 1, 1, 1, 3, 1, 1, 1, 1];
+  const speculative: Partial<RequestStats> = {
+    ...{ mode: "lookup" as const, targetForwards: 14, rounds: 13, acceptLengths, cap: 6 },
+    ...{ lookupRounds: 4, parkedRounds: 9, drafted: 24, accepted: 16, decayRatio: 0.98765 },
+  };
+  expect(block([speculative])).toMatchObject({
+    mode: "lookup",
+    accept_len: 2.231,
+    rounds: 13,
+    drafted: 24,
+    accepted: 16,
+    accept_histogram: { 1: 9, 3: 2, 7: 2 },
+    parked_rounds: 9,
+    lookup_rounds: 4,
+    cap: 6,
+    target_forwards: 14,
+    decay_ratio: 0.9877,
+  });
 });
 
 test("a forward wasted by a cut does not count against the row", () => {
-  expect(block([{ targetForwards: 32 }]).accept_len).toBe(1);
+  const acceptLengths = new Array<number>(29).fill(1);
+  expect(block([{ targetForwards: 32, acceptLengths }]).accept_len).toBe(1);
 });
 
 test("rows side by side: tokens add up, seconds do not", () => {

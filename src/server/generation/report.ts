@@ -47,23 +47,34 @@ export function reportBlock(
   const decode = longest(distinct, (s) => s.decodeSeconds);
   const queue = longest(distinct, (s) => s.queueSeconds);
   const ttft = longest(distinct, (s) => s.ttftSeconds);
-  const produced = sum(distinct, (s) => s.completionTokens);
+  const committed = sum(distinct, (s) => sumOf(s.acceptLengths));
+  const rounds = sum(distinct, (s) => s.acceptLengths.length);
   const forwards = sum(distinct, (s) => s.targetForwards);
   const lookupRounds = sum(distinct, (s) => s.lookupRounds);
   const kept = [...rows.values()].reduce((total, tokens) => total + tokens, 0);
   const endToEnd = rate(kept, prefill + decode);
   const fresh = usage.promptTokens - usage.cachedTokens;
   const cap = distinct.find((s) => s.cap !== null)?.cap;
+  const speculates = distinct.some((s) => s.mode !== "baseline");
+  const [only] = distinct;
+  const decay = distinct.length === 1 && only !== undefined ? only.decayRatio : null;
   return {
     mode: distinct[0]?.mode ?? "baseline",
     req: requestId,
-    // A forward that was under way when its row was cut commits nothing; that is no loss of speculation.
-    accept_len: forwards > 0 ? round(Math.max(1, produced / forwards), 3) : 1,
+    // The first token belongs to the prompt's forward, not to a round.
+    accept_len: rounds > 0 ? round(committed / rounds, 3) : 1,
     tokens_per_sec: round(endToEnd, 1),
     decode_tokens_per_sec: round(Math.max(endToEnd, rate(kept, decode)), 1),
     target_forwards: forwards,
     ...(cap !== undefined && { cap }),
     ...(lookupRounds > 0 && { lookup_rounds: lookupRounds }),
+    ...(speculates && {
+      rounds,
+      drafted: sum(distinct, (s) => s.drafted),
+      accepted: sum(distinct, (s) => s.accepted),
+      parked_rounds: sum(distinct, (s) => s.parkedRounds),
+      accept_histogram: histogram(distinct.flatMap((s) => s.acceptLengths)),
+    }),
     prompt_tokens: usage.promptTokens,
     cached_tokens: usage.cachedTokens,
     completion_tokens: usage.completionTokens,
@@ -74,6 +85,7 @@ export function reportBlock(
     queue_seconds: round(queue, 3),
     // Below 16 fresh tokens the rate says more about overhead than about prefill (http-openai.md §3).
     ...(fresh >= 16 && prefill > 0 && { prefill_tokens_per_sec: round(fresh / prefill, 1) }),
+    ...(decay !== null && { decay_ratio: round(decay, 4) }),
   };
 }
 
@@ -94,6 +106,17 @@ function rate(tokens: number, seconds: number): number {
 
 function sum(stats: readonly RequestStats[], value: (s: RequestStats) => number): number {
   return stats.reduce((total, s) => total + value(s), 0);
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+/** Committed tokens of a round → rounds, ascending. */
+export function histogram(acceptLengths: readonly number[]): Record<string, number> {
+  const counts = new Map<number, number>();
+  for (const length of acceptLengths) counts.set(length, (counts.get(length) ?? 0) + 1);
+  return Object.fromEntries([...counts].sort(([a], [b]) => a - b));
 }
 
 function longest(stats: readonly RequestStats[], value: (s: RequestStats) => number): number {
