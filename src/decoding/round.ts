@@ -92,7 +92,7 @@ export function runRound(model: TargetModel, plan: readonly PlannedRound[], opti
       for (const block of blocks) {
         const rows = block.count + 1;
         const own = blocks.length === 1 ? logits : slice(logits, [start, 0], [start + rows, vocab]);
-        verified.push(verify(block, own));
+        verify(block, own, verified);
         start += rows;
       }
     });
@@ -113,7 +113,7 @@ export function runRound(model: TargetModel, plan: readonly PlannedRound[], opti
 }
 
 /** The drafts of every row: those of the drafter in one batched block. */
-function draftBlocks(plan: readonly PlannedRound[], { drafter }: RoundOptions): Block[] {
+function draftBlocks(plan: readonly PlannedRound[], { drafter, vocab }: RoundOptions): Block[] {
   const asked: DraftRow[] = [];
   for (const { row, draft } of plan) {
     const session = row.drafting?.session;
@@ -123,19 +123,26 @@ function draftBlocks(plan: readonly PlannedRound[], { drafter }: RoundOptions): 
   const proposals = drafter === null || asked.length === 0 ? [] : drafter.propose(asked);
   let next = 0;
   return plan.map(({ row, draft }): Block => {
+    const plain: Block = { row, source: "plain", draft: null, q: null, count: 0 };
     if (draft.source === "lookup") {
-      return { row, source: "lookup", draft: int32Array(draft.tokens), q: null, count: draft.tokens.length };
+      const tokens = choosable(draft.tokens, vocab);
+      if (tokens.length === 0) return plain;
+      return { row, source: "lookup", draft: int32Array(tokens), q: null, count: tokens.length };
     }
     const proposal = draft.source === "drafter" ? proposals[next++] : undefined;
-    if (draft.source === "plain" || proposal === undefined) {
-      return { row, source: "plain", draft: null, q: null, count: 0 };
-    }
+    if (draft.source === "plain" || proposal === undefined) return plain;
     const count = Math.min(confidentCount(proposal, draft.confidenceThreshold), proposal.count);
     const whole = count === proposal.count;
     const ids = whole ? proposal.ids : slice(proposal.ids, [0], [count]);
     const q = proposal.q === null || whole ? proposal.q : slice(proposal.q, [0, 0], [count, dim(proposal.q, 1)]);
     return { row, source: "drafter", draft: ids, q, count };
   });
+}
+
+/** Tokens before the first that is padding: a prompt may hold one, and the device checks no index into the laws. */
+function choosable(tokens: Int32Array, vocab: number): Int32Array {
+  const end = tokens.findIndex((id) => id >= vocab);
+  return end < 0 ? tokens : tokens.subarray(0, end);
 }
 
 /** Drafts whose joint confidence reaches the threshold, at least one (decoding.md §9). Waits only where there is one. */
@@ -166,18 +173,20 @@ function blockIds(blocks: readonly Block[]): MlxArray {
   return concatenate(parts, 0);
 }
 
-function verify(block: Block, logits: MlxArray): Verified {
+/** Adds the block's acceptance to `verified`, so that all of it is freed when a later op fails. */
+function verify(block: Block, logits: MlxArray, verified: Verified[]): void {
   const { row, draft, q } = block;
   const drafts = draft ?? int32Array([]);
   const acceptance = keepAcceptance(row.sampler.accept(logits, drafts, q, row.chosen));
   const top = row.limits.topLogprobs;
-  if (top === null) return { block, acceptance, logprobs: null };
+  const logprobs: PendingLogprob[] | null = top === null ? null : [];
+  verified.push({ block, acceptance, logprobs });
+  if (top === null || logprobs === null) return;
   const [rows, width] = [block.count + 1, dim(logits, 1)];
-  const logprobs = Array.from({ length: rows }, (_, i) => {
+  for (let i = 0; i < rows; i++) {
     const token = slice(acceptance.tokens, [0, i], [1, i + 1]);
-    return scheduleLogprob(slice(logits, [i, 0], [i + 1, width]), token, top);
-  });
-  return { block, acceptance, logprobs };
+    logprobs.push(scheduleLogprob(slice(logits, [i, 0], [i + 1, width]), token, top));
+  }
 }
 
 /** The host sync, then everything that depends on how many drafts were accepted. */

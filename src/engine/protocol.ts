@@ -180,7 +180,7 @@ export interface RequestStats {
   readonly completionTokens: number;
   /** Verify rounds and plain steps behind the first token. */
   readonly rounds: number;
-  /** Tokens committed by each round, the first token not included. */
+  /** Accepted drafts of each round and one more; what an EOS within a block dropped of them counts, too. */
   readonly acceptLengths: readonly number[];
   readonly drafted: number;
   readonly accepted: number;

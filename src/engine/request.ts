@@ -44,12 +44,12 @@ export class ActiveRequest {
     this.firstTokenAt ??= this.newestAt;
   }
 
-  /** After the first token: what one round or plain step has committed. */
-  round(committed: number, source: RoundInfo["source"], drafted: number, accepted: number): RoundInfo {
+  /** After the first token: one round or plain step. */
+  round(source: RoundInfo["source"], drafted: number, accepted: number): RoundInfo {
     const now = performance.now();
     const ms = now - this.newestAt;
     this.newestAt = now;
-    this.acceptLengths.push(committed);
+    this.acceptLengths.push(accepted + 1);
     this.roundMs.push(ms);
     this.drafted += drafted;
     this.accepted += accepted;

@@ -153,7 +153,7 @@ export class Scheduler {
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
       entry.forwards++;
-      batch.push({ id: entry.id, ids, logprobs, round: entry.round(ids.length, source, drafted, accepted) });
+      batch.push({ id: entry.id, ids, logprobs, round: entry.round(source, drafted, accepted) });
     }
     this.byPolicy(rounds, (policy, own) => policy.settledRounds(own));
     this.post({ type: "tokens", batch });
@@ -209,11 +209,18 @@ export class Scheduler {
     const maxNew = Math.min(request.maxNewTokens, room);
     // The one step that is scheduled beyond the end of a row may still append a token.
     const capacity = request.promptIds.length + maxNew + 1;
-    const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
-    const sampler = new Sampler(request.sampling, vocab, request.promptIds);
-    const drafting = policy?.newRow(request.promptIds, capacity) ?? null;
     const limits = { maxNew, eos: new Set(request.eosIds), topLogprobs: request.topLogprobs };
-    return new Row(request.promptIds, states, sampler, limits, drafting);
+    const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
+    let sampler: Sampler | null = null;
+    try {
+      sampler = new Sampler(request.sampling, vocab, request.promptIds);
+      const drafting = policy?.newRow(request.promptIds, capacity) ?? null;
+      return new Row(request.promptIds, states, sampler, limits, drafting);
+    } catch (error) {
+      for (const state of states) state.dispose();
+      sampler?.dispose();
+      throw error;
+    }
   }
 
   /** Decode rows together, or one chunk of the oldest prompt; the two take turns. */
@@ -297,7 +304,7 @@ export class Scheduler {
       if (entry === undefined) continue;
       let round: RoundInfo | null = null;
       if (token.row.committed > 1) {
-        round = entry.round(1, "plain", 0, 0);
+        round = entry.round("plain", 0, 0);
         later.push(token);
       } else {
         entry.firstToken();
