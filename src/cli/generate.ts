@@ -3,6 +3,7 @@
  * runs the same chain as the server (job, stop strings, events), with one request.
  */
 import type { EngineClient } from "../engine/client.ts";
+import { EVIDENCE_LOGPROBS } from "../engine/lossless.ts";
 import { ChoiceCollector, type ChoiceEvent, type ChoiceResult } from "../server/generation/events.ts";
 import { reportBlock, usageOf } from "../server/generation/report.ts";
 import type { GenerationRequest, PromptSource } from "../server/generation/request.ts";
@@ -15,6 +16,14 @@ import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./f
 import { banner, footer } from "./footer.ts";
 import { type CliIo, say } from "./io.ts";
 import { type LoadedModel, loadModel } from "./load-model.ts";
+import {
+  checkable,
+  checkLossless,
+  inexactCaches,
+  type LosslessVerdict,
+  losslessJson,
+  losslessLines,
+} from "./lossless-report.ts";
 import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
 import { readPrompt } from "./prompt.ts";
 
@@ -36,6 +45,7 @@ export const generateFlags = {
   "chat-template": switchFlag("use the model's chat template; --no-chat-template gives it the bare text", true),
   stream: switchFlag("print text as it comes; --no-stream prints at the end", true),
   json: switchFlag("one JSON object on stdout: text, token_ids, finish_reason, x_mlx_dspark"),
+  "verify-lossless": switchFlag("afterwards read the answer again, a token at a time, and compare every choice"),
   ...modelFlags,
 };
 
@@ -52,6 +62,7 @@ async function runGenerate(flags: GenerateFlags, io: CliIo): Promise<number> {
   const stops = flags.stop;
   if (stops.includes("")) throw usageError("--stop must not be empty");
   if (flags.system !== null && !flags["chat-template"]) throw usageError("--system needs the chat template");
+  if (flags["verify-lossless"]) checkable(flags.temperature, flags.seed);
   const prompt = await readPrompt(flags.prompt, flags["prompt-file"], io);
   const model = chosenModel(flags, io);
   const spec = loadSpec(model, flags, io, { contextWindow: null, maxBatch: 1, maxQueue: 1 });
@@ -94,10 +105,28 @@ async function answer(request: GenerationRequest, parts: AnswerParts): Promise<n
     if (streaming && event.type === "text") io.stdout.write(event.text);
   });
   if (result === null) return INTERRUPTED;
-  if (flags.json) io.stdout.write(`${JSON.stringify(jsonAnswer(running, result))}\n`);
-  else io.stdout.write(streaming ? "\n" : `${result.text}\n`);
-  if (!flags.json) io.stderr.write(footer(result.stats, result.completionTokens));
-  return result.reason === "cancelled" ? INTERRUPTED : 0;
+  if (!flags.json) {
+    io.stdout.write(streaming ? "\n" : `${result.text}\n`);
+    io.stderr.write(footer(result.stats, result.completionTokens));
+  }
+  if (result.reason === "cancelled") return INTERRUPTED;
+  const verdict = flags["verify-lossless"] ? await verify(running, result, parts) : null;
+  if (flags.json) io.stdout.write(`${JSON.stringify(jsonAnswer(running, result, verdict))}\n`);
+  else if (verdict !== null) for (const line of losslessLines(verdict, flags.temperature === 0)) say(io, line);
+  return verdict === null || verdict.lossless ? 0 : 1;
+}
+
+function verify(running: RunningGeneration, { tokens }: ChoiceResult, { engine, signal }: AnswerParts) {
+  const { prompts, rows, model } = running.job;
+  const sampling = rows[0]?.request.sampling;
+  if (sampling === undefined) throw new Error("a job without rows has an answer");
+  const logprobs = tokens.flatMap(({ logprob }) => logprob ?? []);
+  const run = {
+    promptIds: prompts[0] ?? [],
+    ids: tokens.map(({ id }) => id),
+    logprobs: sampling.temperature === 0 ? logprobs : null,
+  };
+  return checkLossless(engine, run, { sampling, inexactCaches: inexactCaches(model), signal });
 }
 
 /** The one choice's result; null when an interrupt ended the request before the engine could report on it. */
@@ -113,12 +142,13 @@ async function collect(
   return collector.results()[0] ?? null;
 }
 
-function jsonAnswer(running: RunningGeneration, result: ChoiceResult) {
+function jsonAnswer(running: RunningGeneration, result: ChoiceResult, verdict: LosslessVerdict | null) {
   return {
     text: result.text,
     token_ids: result.tokens.map((token) => token.id),
     finish_reason: result.reason,
     x_mlx_dspark: reportBlock(running.job.id, usageOf(running.job, [result]), [result]),
+    ...(verdict !== null && { lossless: losslessJson(verdict) }),
   };
 }
 
@@ -139,7 +169,7 @@ function generationRequest(flags: GenerateFlags, prompt: string): GenerationRequ
     stops: flags.stop,
     n: 1,
     ignoreEos: false,
-    topLogprobs: null,
+    topLogprobs: flags["verify-lossless"] ? EVIDENCE_LOGPROBS : null,
     priority: 0,
   };
 }

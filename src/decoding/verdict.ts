@@ -79,7 +79,8 @@ export interface Verdict {
   readonly detail: string;
 }
 
-const TIE_ULPS = 4;
+/** Two logits this near are equal for all that floating point says. */
+export const TIE_ULPS = 4;
 /** Stored bits of the significand. */
 const FRACTION_BITS: Readonly<Record<LogitDtype, number>> = { float32: 23, float16: 10, bfloat16: 7 };
 

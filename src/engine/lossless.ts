@@ -6,15 +6,18 @@ import {
   type Arm,
   compareArms,
   type Divergence,
+  type DivergenceKind,
   type Remeasured,
   type ReplayResult,
   replayCheck,
+  TIE_ULPS,
+  ulp,
   type Verdict,
 } from "../decoding/verdict.ts";
 import type { EngineClient } from "./client.ts";
 import type { LogitDtype, ReplayReport, ReplayStep, SamplingParams, TokenLogprob } from "./protocol.ts";
 
-export type { Divergence, ReplayResult, Verdict };
+export type { Divergence, DivergenceKind, ReplayResult, Verdict };
 
 /** What is enough of `topLogprobs` for the evidence of a run. */
 export const EVIDENCE_LOGPROBS = 2;
@@ -28,32 +31,50 @@ export interface RecordedRun {
   readonly logprobs: readonly TokenLogprob[] | null;
 }
 
+/** A token that plain decoding would not have chosen, and whether floating point excuses it. */
+export interface Mismatch extends ReplayStep {
+  readonly index: number;
+  readonly token: number;
+  readonly kind: DivergenceKind;
+}
+
 export interface ReplayedRun extends ReplayResult {
-  /** Tokens that differ from the choice of plain decoding, in order. */
-  readonly mismatches: readonly (ReplayStep & { readonly index: number; readonly token: number })[];
+  /** In order. */
+  readonly mismatches: readonly Mismatch[];
   /** Smallest distance of the best from the second best logit: how near the text came to a tie. */
   readonly smallestGap: number | null;
+  /** No mismatch of kind `fail`. */
+  readonly lossless: boolean;
+}
+
+export interface ReplayOptions {
+  /** As the text was chosen by; sampled text needs its seed. */
+  readonly sampling: SamplingParams;
+  /** The backend's bits depend on how many rows a forward has (Metal). */
+  readonly inexactCaches: boolean;
+  readonly signal?: AbortSignal;
 }
 
 /** Reads `ids` again behind the prompt. @throws EngineError */
 export async function replayRun(
   engine: EngineClient,
   { promptIds, ids }: Pick<RecordedRun, "promptIds" | "ids">,
-  sampling: SamplingParams,
-  signal?: AbortSignal,
+  { sampling, inexactCaches, signal }: ReplayOptions,
 ): Promise<ReplayedRun> {
-  const { steps } = await engine.replay({ id: freshId(), promptIds, ids, sampling }, signal);
+  const { steps, dtype } = await engine.replay({ id: freshId(), promptIds, ids, sampling }, signal);
   const remaining = [...steps];
   const result = await replayCheck(ids, () => {
     const step = remaining.shift();
     return step === undefined ? { argmax: -1, gap: 0 } : { argmax: step.choice, gap: Math.abs(step.deficit) };
   });
-  const mismatches = steps.flatMap((step, index) => {
+  const mismatches = steps.flatMap((step, index): Mismatch[] => {
     const token = ids[index] ?? -1;
-    return step.choice === token ? [] : [{ ...step, index, token }];
+    if (step.choice === token) return [];
+    const tie = Math.abs(step.deficit) <= TIE_ULPS * ulp(step.top, dtype);
+    return [{ ...step, index, token, kind: tie ? "tie" : inexactCaches ? "drift" : "fail" }];
   });
   const smallestGap = steps.length === 0 ? null : Math.min(...steps.map(({ gap }) => gap));
-  return { ...result, mismatches, smallestGap };
+  return { ...result, mismatches, smallestGap, lossless: mismatches.every(({ kind }) => kind !== "fail") };
 }
 
 /**
@@ -118,9 +139,14 @@ function measuredFrom(reference: ReplayReport, other: ReplayReport): Remeasured 
   };
 }
 
-function evidenceFrom({ logprob, top }: TokenLogprob, logit: number) {
-  const above = top.filter(([, value]) => value > logprob).length;
-  return { rank: 1 + above, gap: (top[0]?.[1] ?? logprob) - (top[1]?.[1] ?? Number.NEGATIVE_INFINITY), top: logit };
+/** Place of the token among the raw logits of the row that chose it; exact up to the alternatives that were recorded. */
+export function rankOf({ logprob, top }: TokenLogprob): number {
+  return 1 + top.filter(([, value]) => value > logprob).length;
+}
+
+function evidenceFrom(entry: TokenLogprob, logit: number) {
+  const { logprob, top } = entry;
+  return { rank: rankOf(entry), gap: (top[0]?.[1] ?? logprob) - (top[1]?.[1] ?? Number.NEGATIVE_INFINITY), top: logit };
 }
 
 function freshId(): string {

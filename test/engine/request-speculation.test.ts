@@ -23,6 +23,7 @@ setDefaultTimeout(60_000);
 
 const NAME = "dspark_specforge_yarn";
 const golden = readCase(NAME);
+const CHECK = { sampling: GREEDY, inexactCaches: false };
 const promptIds = golden.prompt_ids;
 const before = process.env.MLX_DSPARK_CACHE;
 const cache = mkdtempSync(join(tmpdir(), "request-speculation-"));
@@ -129,7 +130,7 @@ describe("ways to decode", () => {
 describe("checks", () => {
   test("a text that was decoded is what its replay chooses", async () => {
     const { ids } = await run();
-    const result = await replayRun(engine, { promptIds, ids }, GREEDY);
+    const result = await replayRun(engine, { promptIds, ids }, CHECK);
     expect(result).toMatchObject({ tokens: ids.length, argmaxEqual: ids.length, maxGapAtMismatch: 0, mismatches: [] });
     expect(result.smallestGap).toBeGreaterThan(0);
   });
@@ -137,8 +138,8 @@ describe("checks", () => {
   test("a seeded sampled text, too, and no other seed's", async () => {
     const sampling = { ...GREEDY, temperature: 1.2, topP: 0.9, presencePenalty: 0.4, seed: "77" };
     const { ids } = await run(undefined, { sampling });
-    expect((await replayRun(engine, { promptIds, ids }, sampling)).argmaxEqual).toBe(ids.length);
-    const other = await replayRun(engine, { promptIds, ids }, { ...sampling, seed: "78" });
+    expect((await replayRun(engine, { promptIds, ids }, { ...CHECK, sampling })).argmaxEqual).toBe(ids.length);
+    const other = await replayRun(engine, { promptIds, ids }, { ...CHECK, sampling: { ...sampling, seed: "78" } });
     expect(other.argmaxEqual).toBeLessThan(ids.length);
   });
 
@@ -146,9 +147,12 @@ describe("checks", () => {
     const { ids } = await run();
     const wrong = [...ids];
     wrong[5] = (ids[5] ?? 0) === 3 ? 4 : 3;
-    const result = await replayRun(engine, { promptIds, ids: wrong.slice(0, 6) }, GREEDY);
+    const result = await replayRun(engine, { promptIds, ids: wrong.slice(0, 6) }, CHECK);
     expect(result).toMatchObject({ tokens: 6, argmaxEqual: 5 });
-    expect(result.mismatches).toMatchObject([{ index: 5, token: wrong[5], choice: ids[5] }]);
+    expect(result.mismatches).toMatchObject([{ index: 5, token: wrong[5], choice: ids[5], kind: "fail" }]);
+    expect(result.lossless).toBe(false);
+    const excused = await replayRun(engine, { promptIds, ids: wrong.slice(0, 6) }, { ...CHECK, inexactCaches: true });
+    expect(excused).toMatchObject({ lossless: true, argmaxEqual: 5, mismatches: [{ kind: "drift" }] });
     expect(result.mismatches[0]?.rank).toBeGreaterThan(1);
     expect(result.maxGapAtMismatch).toBeGreaterThan(0);
     expect(result.maxGapAtMismatch).toBeCloseTo(result.mismatches[0]?.deficit ?? 0, 6);
@@ -180,12 +184,12 @@ describe("checks", () => {
   test("checks run beside requests, can be given up, and refuse what they cannot read", async () => {
     const text = Array.from({ length: 64 }, (_, i) => 1 + (i % 7));
     const stop = new AbortController();
-    const given = replayRun(engine, { promptIds, ids: text }, GREEDY, stop.signal);
+    const given = replayRun(engine, { promptIds, ids: text }, { ...CHECK, signal: stop.signal });
     const beside = run({ mode: "baseline" });
     stop.abort();
     expect(await reason(given)).toBe("the check was given up");
     expect((await beside).ids).toEqual([...golden.greedy.baseline]);
-    const refused = (part: object) => reason(replayRun(engine, { promptIds, ids: [1], ...part }, GREEDY));
+    const refused = (part: object) => reason(replayRun(engine, { promptIds, ids: [1], ...part }, CHECK));
     expect(await refused({ promptIds: [] })).toBe("the prompt is empty");
     expect(await refused({ ids: [10_000_000] })).toContain("not in the vocabulary");
     expect(await refused({ ids: new Array(1_000_000).fill(1) })).toContain("too long");
@@ -196,7 +200,7 @@ describe("checks", () => {
     const first = (await engine.stats()).liveArrays;
     for (let i = 0; i < 3; i++) {
       const { ids } = await run({ mode: "pair", maxDraft: "auto" });
-      await replayRun(engine, { promptIds, ids }, GREEDY);
+      await replayRun(engine, { promptIds, ids }, CHECK);
     }
     expect((await engine.stats()).liveArrays).toBe(first);
   });
