@@ -36,13 +36,15 @@ export class Replays {
 
   private refusal({ promptIds, ids }: ReplayRequest): string | null {
     const { contextWindow } = this.ready.info;
-    const size = this.ready.target.model.vocabSize;
+    const { vocab, target } = this.ready;
     if (promptIds.length === 0) return "the prompt is empty";
     if (promptIds.length + ids.length > contextWindow) {
       return `the text is too long: ${promptIds.length + ids.length} tokens > ${contextWindow} maximum`;
     }
-    const bad = [...promptIds, ...ids].find((id) => !(Number.isInteger(id) && id >= 0 && id < size));
-    return bad === undefined ? null : `token id ${bad} is not in the vocabulary of ${size}`;
+    const foreign = (size: number) => (id: number) => !(Number.isInteger(id) && id >= 0 && id < size);
+    // A prompt may hold padding, a completion never does: its ids are places in laws, which the device does not check.
+    const bad = Array.from(promptIds).find(foreign(target.model.vocabSize)) ?? ids.find(foreign(vocab));
+    return bad === undefined ? null : `token id ${bad} is not in the vocabulary of ${vocab}`;
   }
 
   /** Gives a check up; unknown ids are ignored. */
