@@ -60,7 +60,7 @@ check: $(DEPS)
 	$(BUN) tools/build/test.ts check
 
 test-native: $(NATIVE)
-	$(BUN) tools/build/test.ts native
+	$(BUN) tools/build/test.ts native sanitized
 
 test: $(EXECUTABLE)
 	$(BUN) tools/build/test.ts check unit native e2e

@@ -2,7 +2,7 @@
  * Builds the shim with CMake and Ninja and stages it with MLX's libraries. Both do only what changed. A staged file is
  * replaced by renaming, never written in place: a running process may have it loaded.
  *
- * Usage: bun tools/build/native.ts [--macos] [--sanitized]   (--macos on Linux: cross-build with the Zig compiler)
+ * Usage: bun tools/build/native.ts [--macos] [--tests | --sanitized-tests]   (--macos on Linux: cross-build with the Zig compiler)
  */
 import {
   chmodSync,
@@ -72,9 +72,13 @@ function configureShim(platform: Platform): void {
   ]);
 }
 
-/** The shim's tests, and those of its CPU kernels under each sanitizer (the thread one for their pool). */
+/** The shim's test program under sanitizers, and those of the CPU kernels as they are shipped. */
 function buildTests(platform: Platform): void {
-  run(["cmake", "--build", platform.shimBuild, "--target", "shim_test"]);
+  run(["cmake", "--build", platform.shimBuild, "--target", "shim_test", "kernel_tests"]);
+}
+
+/** The kernels' test programs under each sanitizer; the one for threads is for their pool. */
+function buildSanitizedTests(): void {
   for (const sanitizer of ["address", "thread"]) {
     const folder = join(root, "build", `kernel-tests-${sanitizer}`);
     configure("shim/test", folder, [`-DDSPARK_SANITIZER=${sanitizer}`]);
@@ -95,7 +99,8 @@ await step(() => {
   const platform = chosenPlatform();
   requireTools(["cmake", ...(crossCompiling ? [] : ["c++"])]);
   configureShim(platform);
-  if (process.argv.includes("--sanitized")) buildTests(platform);
+  if (process.argv.includes("--tests")) buildTests(platform);
+  else if (process.argv.includes("--sanitized-tests")) buildSanitizedTests();
   else {
     run(["cmake", "--build", platform.shimBuild]);
     const files = platform.libraries.flatMap((glob) => [...new Bun.Glob(glob).scanSync({ cwd: platform.wheel })]);

@@ -2,7 +2,7 @@
  * Runs the named suites one after the other, adds up their counts, and ends with "N passed, N failed" alone on a line.
  * Exit code 0 only when every suite ran and nothing failed; a suite that dies counts as a failure.
  *
- * Usage: bun tools/build/test.ts check|unit|native|e2e|macos …
+ * Usage: bun tools/build/test.ts check|unit|native|sanitized|e2e|macos …
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -85,6 +85,13 @@ function shimTest(): Count {
   return exitCode !== 0 && count.failed === 0 ? add(count, one(false)) : count;
 }
 
+/** Test programs of which each counts as one test. */
+function programs(pattern: string): Count {
+  const found = [...new Bun.Glob(pattern).scanSync({ cwd: root })].sort();
+  if (found.length === 0) throw new Error(`no test program at ${pattern}`);
+  return found.map((program) => one(execute([join(root, program)]).ok)).reduce(add);
+}
+
 const SUITES: Readonly<Record<string, () => Count>> = {
   check: () =>
     [
@@ -98,9 +105,12 @@ const SUITES: Readonly<Record<string, () => Count>> = {
       allTests.filter((file) => !isStatic(file) && !file.startsWith(E2E_TESTS)),
     ),
   native: () => {
-    if (!execute([process.execPath, "tools/build/native.ts", "--sanitized"]).ok) return one(false);
-    const kernels = [...new Bun.Glob("build/kernel-tests-*/*_test").scanSync({ cwd: root })].sort();
-    return [shimTest(), ...kernels.map((program) => one(execute([join(root, program)]).ok))].reduce(add);
+    if (!execute([process.execPath, "tools/build/native.ts", "--tests"]).ok) return one(false);
+    return add(shimTest(), programs("build/shim/kernel_*_test"));
+  },
+  sanitized: () => {
+    if (!execute([process.execPath, "tools/build/native.ts", "--sanitized-tests"]).ok) return one(false);
+    return programs("build/kernel-tests-*/*_test");
   },
   e2e: () =>
     bunTest(
