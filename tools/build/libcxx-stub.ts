@@ -10,12 +10,21 @@ import { readMachO } from "./mach-o.ts";
 
 const INSTALL_NAME = "/usr/lib/libc++.1.dylib";
 
-/** In libc++.1 since macOS 10.9, but for the last group; needed by mlx-c beyond what libmlx imports. */
+/** What mlx-c and our own code need beyond what libmlx imports: in libc++.1 since macOS 10.9 where nothing else is said. */
 const FURTHER = [
   // std::string, std::locale, sized delete
   "__ZNSt3__112basic_stringIcNS_11char_traitsIcEENS_9allocatorIcEEE21__grow_by_and_replaceEmmmmmmPKc",
   "__ZNSt3__16localeaSERKS0_",
   "__ZdlPvm",
+  ...[..."ijlmxyfde"].map((type) => `__ZNSt3__19to_stringE${type}`),
+  // aligned new and delete: since macOS 10.13
+  ...["__Znwm", "__Znam", "__ZdlPv", "__ZdaPv", "__ZdlPvm", "__ZdaPvm"].map((name) => `${name}St11align_val_t`),
+  // threads
+  ...["4lock", "6unlock", "8try_lock"].map((name) => `__ZNSt3__15mutex${name}Ev`),
+  ...["10notify_one", "10notify_all"].map((name) => `__ZNSt3__118condition_variable${name}Ev`),
+  "__ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE",
+  ...["mutex", "condition_variable", "thread"].map((name) => `__ZNSt3__1${name.length}${name}D1Ev`),
+  ...["4join", "6detach", "20hardware_concurrency"].map((name) => `__ZNSt3__16thread${name}Ev`),
   // bases of std::ostringstream
   "__ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEED0Ev",
   "__ZNSt3__113basic_ostreamIcNS_11char_traitsIcEEED1Ev",
