@@ -10,7 +10,7 @@ import type { GenerationRequest, PromptSource } from "../server/generation/reque
 import { GenerationService, type RunningGeneration } from "../server/generation/service.ts";
 import { DEFAULT_SERVER_OPTIONS } from "../server/options.ts";
 import { defineCliCommand } from "./command.ts";
-import { endEngine } from "./end-engine.ts";
+import { INTERRUPTED, unlessInterrupted, withEngine } from "./engine-session.ts";
 import { usageError } from "./errors.ts";
 import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./flags.ts";
 import { banner, footer } from "./footer.ts";
@@ -26,10 +26,6 @@ import {
 } from "./lossless-report.ts";
 import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
 import { readPrompt } from "./prompt.ts";
-
-const INTERRUPTED = 130;
-/** After Ctrl-C nobody waits for a load that cannot be stopped in the middle. */
-const INTERRUPT_GRACE_MS = 500;
 
 export const generateFlags = {
   prompt: textFlag({ help: "the prompt; - reads stdin, @FILE a file", hint: "TEXT" }),
@@ -67,23 +63,13 @@ async function runGenerate(flags: GenerateFlags, io: CliIo): Promise<number> {
   const model = chosenModel(flags, io);
   const spec = loadSpec(model, flags, io, { contextWindow: null, maxBatch: 1, maxQueue: 1 });
 
-  const interrupt = new AbortController();
-  const unlisten = io.onSignal(() => {
-    // The second Ctrl-C does not wait for anything.
-    if (interrupt.signal.aborted) io.exitNow(INTERRUPTED);
-    interrupt.abort();
-  });
-  const engine = io.spawnEngine();
-  try {
-    say(io, `loading ${flags.mode}: target=${model}`);
-    const loaded = await unlessInterrupted(loadModel(engine, spec, io), interrupt.signal);
+  return withEngine(io, async ({ engine, signal }) => {
+    say(io, `loading ${flags.mode}: target=${model}${flags.drafter === null ? "" : `, drafter=${flags.drafter}`}`);
+    const loaded = await unlessInterrupted(loadModel(engine, spec, io), signal);
     if (loaded === null) return INTERRUPTED;
     if (!flags.json) io.stderr.write(banner(loaded.model));
-    return await answer(generationRequest(flags, prompt), { engine, loaded, flags, io, signal: interrupt.signal });
-  } finally {
-    unlisten();
-    await endEngine(engine, interrupt.signal.aborted ? INTERRUPT_GRACE_MS : undefined);
-  }
+    return answer(generationRequest(flags, prompt), { engine, loaded, flags, io, signal });
+  });
 }
 
 interface AnswerParts {
@@ -178,15 +164,4 @@ function promptSource(flags: GenerateFlags, prompt: string): PromptSource {
   if (!flags["chat-template"]) return { kind: "texts", texts: [prompt] };
   const system = flags.system === null ? [] : [{ role: "system" as const, content: flags.system }];
   return { kind: "chat", conversation: { messages: [...system, { role: "user", content: prompt }] } };
-}
-
-/** The work's result, or null as soon as the signal comes; the engine's shutdown then ends the work. */
-async function unlessInterrupted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | null> {
-  const interrupted = new Promise<null>((resolve) => {
-    if (signal.aborted) resolve(null);
-    signal.addEventListener("abort", () => resolve(null), { once: true });
-  });
-  // Once interrupted, how the load ends is of no interest.
-  void work.catch(() => undefined);
-  return Promise.race([work, interrupted]);
 }

@@ -5,6 +5,7 @@
 import { type CommandDef, defineCommand } from "citty";
 import { EngineError } from "../engine/client.ts";
 import { RequestError } from "../server/errors.ts";
+import { benchmarkCommand } from "./benchmark/command.ts";
 import { type CliCommand, helpText } from "./command.ts";
 import { CliError, usageError } from "./errors.ts";
 import { generateCommand } from "./generate.ts";
@@ -12,7 +13,7 @@ import { type CliIo, say } from "./io.ts";
 import { nearest } from "./nearest.ts";
 import { serveCommand } from "./serve.ts";
 
-const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand];
+const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand, benchmarkCommand];
 
 /** Runs one command line (without program and script) and resolves to the exit code; it never throws. */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
