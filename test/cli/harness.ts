@@ -2,9 +2,9 @@
 
 import type { CliIo, StopSignal } from "../../src/cli/io.ts";
 import { runCli } from "../../src/cli/run.ts";
-import type { GenerateRequest } from "../../src/engine/protocol.ts";
+import type { GenerateRequest, ModelInfo } from "../../src/engine/protocol.ts";
 import { ByteText } from "../server/byte-text.ts";
-import { type Script, ScriptedEngine, writes } from "../server/scripted-engine.ts";
+import { SCRIPTED_MODEL, type Script, ScriptedEngine, writes } from "../server/scripted-engine.ts";
 
 export interface CliBox {
   readonly io: CliIo;
@@ -22,6 +22,7 @@ export interface BoxOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   readonly tty?: boolean;
+  readonly model?: ModelInfo;
 }
 
 export function cliBox({
@@ -29,8 +30,9 @@ export function cliBox({
   env = {},
   stdin = "",
   tty = false,
+  model = SCRIPTED_MODEL,
 }: BoxOptions = {}): CliBox {
-  const engine = new ScriptedEngine(script);
+  const engine = new ScriptedEngine(script, model);
   engine.status = { state: "no_model" };
   const text = new ByteText();
   const written = { out: "", err: "" };
