@@ -10,10 +10,11 @@ import { type CliCommand, helpText } from "./command.ts";
 import { CliError, usageError } from "./errors.ts";
 import { generateCommand } from "./generate.ts";
 import { type CliIo, say } from "./io.ts";
+import { modelsCommand } from "./models.ts";
 import { nearest } from "./nearest.ts";
 import { serveCommand } from "./serve.ts";
 
-const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand, benchmarkCommand];
+const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand, benchmarkCommand, modelsCommand];
 
 /** Runs one command line (without program and script) and resolves to the exit code; it never throws. */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {

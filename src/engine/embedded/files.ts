@@ -3,7 +3,7 @@
  * unpacked once into the cache; in development they are where `make` puts them. The libraries must be real files:
  * the loader and MLX look for their neighbours beside them.
  */
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { cacheRoot, temporaryRoot, wantedCacheRoot } from "../../hub/cache-root.ts";
 import { type EmbeddedFile, type EmbeddedFiles, embedded } from "./manifest.ts";
@@ -50,6 +50,29 @@ export function embeddedDrafterFolder(id: string, files: EmbeddedFiles | null = 
   const weights = folder?.find((file) => file.path.endsWith(".safetensors"));
   if (folder === undefined || weights === undefined) return null;
   return unpacked(join("drafters", `embedded-${id}-${weights.sha256.slice(0, 8)}`), folder);
+}
+
+/** Bytes of what the program ships with for an id, without unpacking it; null when this build has no model of it. */
+export function embeddedSizes(
+  id: string,
+  files: EmbeddedFiles | null = embedded,
+): { readonly target: number; readonly drafter: number | null } | null {
+  if (files === null) {
+    const target = sizeIn(repository, DEVELOPMENT_MODELS[id]);
+    return target === null ? null : { target, drafter: sizeIn(repository, weightsOf(DEVELOPMENT_DRAFTERS[id])) };
+  }
+  const target = files.models[id];
+  if (target === undefined) return null;
+  const weights = files.drafters[id]?.find(({ path }) => path.endsWith(".safetensors"));
+  return { target: target.bytes, drafter: weights?.bytes ?? null };
+}
+
+function weightsOf(folder: string | undefined): string | undefined {
+  return folder === undefined ? undefined : join(folder, "model.safetensors");
+}
+
+function sizeIn(root: string, path: string | undefined): number | null {
+  return path === undefined ? null : (statSync(join(root, path), { throwIfNoEntry: false })?.size ?? null);
 }
 
 /** `place` below the cache root, whole; below a temporary root when the cache cannot hold it. */
