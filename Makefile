@@ -49,8 +49,10 @@ $(NATIVE): $(SHIM_SOURCES) $(NATIVE_TOOLS) $(DEPS)
 $(EXECUTABLE): $(PROGRAM_SOURCES) $(EXECUTABLE_TOOLS) package.json LICENSE $(NATIVE)
 	$(BUN) tools/build/executable.ts
 
+# An answer of the embedded pair, read again token by token; then the pair against plain steps, paired in one process.
 demo: $(EXECUTABLE)
-	$(EXECUTABLE) generate --prompt "Explain how rainbows form, in a few sentences."
+	$(EXECUTABLE) generate --verify-lossless --max-new-tokens 120 --prompt "Explain how rainbows form, in a few sentences."
+	$(EXECUTABLE) benchmark --modes auto,lookup --max-new-tokens 64
 
 # The bindings belong to the sources: they are written only on request, and `check` compares them.
 bindings: $(DEPS)
