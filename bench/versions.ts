@@ -1,4 +1,9 @@
 /** Versions of the peers that the benchmarks compare with. MLX is the one that the project links. */
 import { native } from "../tools/setup/versions.ts";
 
-export const peers = { mlx: native.mlx, mlxLm: "0.32.2" } as const;
+export const peers = {
+  mlx: native.mlx,
+  mlxLm: "0.32.2",
+  /** Carries llama.cpp v0.5.0 (ggml 0.25.3) as source. */
+  llamaCppPython: "0.3.36",
+} as const;

@@ -16,8 +16,13 @@ def timed(count, body):
     }
 
 
-def answer_bursts(burst):
-    """Serves until the input closes."""
+def answer_requests(answer):
+    """Serves until the input closes: each line is what to measure, in JSON."""
     for line in sys.stdin:
-        if line == "burst\n":
-            print(json.dumps(burst()), flush=True)
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+def answer_bursts(burst):
+    """Serves until the input closes, where there is one thing to measure."""
+    for _ in sys.stdin:
+        print(json.dumps(burst()), flush=True)

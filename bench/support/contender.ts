@@ -1,6 +1,6 @@
 /**
- * One side of a comparison: a process that measures one burst for every line it gets and answers with one line of JSON,
- * an object of numbers. It lives through the whole comparison, warm and asleep while the other side measures.
+ * One side of a comparison: a process that measures one burst for every line it gets (what to measure, where there is a
+ * choice) and answers with one line of JSON, an object of numbers. It lives through the whole comparison, warm and asleep while the other side measures.
  */
 
 export type Sample = Readonly<Record<string, number>>;
@@ -20,8 +20,8 @@ export class Contender {
   }
 
   /** One burst. Throws when the process has ended or answers with something else. */
-  async measure(): Promise<Sample> {
-    this.child.stdin.write("burst\n");
+  async measure(request = "burst"): Promise<Sample> {
+    this.child.stdin.write(`${request}\n`);
     this.child.stdin.flush();
     const { value, done } = await this.lines.next();
     if (done) throw new Error(`${this.name} ended (exit ${await this.child.exited}) instead of answering`);

@@ -17,13 +17,7 @@ const results = join(import.meta.dir, "../results");
 
 /** Prints and writes `bench/results/<id>.json`. Returns whether every limit holds. */
 export function report(id: string, lines: readonly Line[], rounds: Rounds): boolean {
-  const machine = {
-    cpu: cpus()[0]?.model ?? "unknown",
-    cores: cpus().length,
-    platform: `${process.platform}-${process.arch}`,
-    load_average: loadavg(),
-    date: new Date().toISOString(),
-  };
+  const machine = describeMachine();
   const judged = lines.map((line) => ({ ...line, holds: line.limit === undefined || line.value.median <= line.limit }));
   console.log(`${id}  (${rounds.length} rounds, median [p10 – p90]; ${machine.cpu}, ${machine.cores} cores)`);
   for (const { name, unit, value, limit, holds } of judged) {
@@ -31,9 +25,25 @@ export function report(id: string, lines: readonly Line[], rounds: Rounds): bool
     const numbers = `${shown(value.median)} ${unit} [${shown(value.p10)} – ${shown(value.p90)}]`;
     console.log(`  ${name.padEnd(58)} ${numbers}${verdict}`);
   }
-  mkdirSync(results, { recursive: true });
-  writeFileSync(join(results, `${id}.json`), `${JSON.stringify({ id, machine, lines: judged, rounds }, null, 1)}\n`);
+  writeResult(id, { machine, lines: judged, rounds });
   return judged.every(({ holds }) => holds);
+}
+
+/** What made the numbers, and how busy it was. */
+export function describeMachine() {
+  return {
+    cpu: cpus()[0]?.model ?? "unknown",
+    cores: cpus().length,
+    platform: `${process.platform}-${process.arch}`,
+    load_average: loadavg(),
+    date: new Date().toISOString(),
+  };
+}
+
+/** Writes `bench/results/<id>.json`. */
+export function writeResult(id: string, content: Readonly<Record<string, unknown>>): void {
+  mkdirSync(results, { recursive: true });
+  writeFileSync(join(results, `${id}.json`), `${JSON.stringify({ id, ...content }, null, 1)}\n`);
 }
 
 function shown(value: number): string {

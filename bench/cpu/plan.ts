@@ -1,0 +1,82 @@
+/** What is measured, of whom and how often: every must of the CPU backend, and the curves around it. */
+import { type Dose, type Task, taskName } from "./task.ts";
+
+export const OURS = "ours";
+export const Q4_1 = "llama.cpp Q4_1";
+export const Q4_0 = "llama.cpp Q4_0";
+export const MLX_LM = "mlx-lm f32";
+export const HAND_MADE = "hand-made";
+
+export type SideName = typeof OURS | typeof Q4_1 | typeof Q4_0 | typeof MLX_LM | typeof HAND_MADE;
+
+/** The model's window is 8192 tokens: the longest context leaves room for what is decoded. */
+export const LONG_CONTEXT = 8160;
+
+export interface Entry {
+  readonly task: Task;
+  readonly threads: number;
+  readonly sides: readonly SideName[];
+}
+
+export interface Plan {
+  readonly entries: readonly Entry[];
+  readonly contexts: readonly number[];
+  readonly rotations: number;
+}
+
+const ENGINES = [OURS, Q4_1, Q4_0] as const;
+
+/** Short ones often enough that a burst is some ten milliseconds; a fresh cache counts for nothing in long ones. */
+export function dose({ task, threads }: Entry, side: SideName): Dose {
+  if (side === MLX_LM || task.kind === "prefill") return { threads, runs: 1, warm: 0 };
+  if (task.kind === "decode") return { threads, runs: 6, warm: 2 };
+  return { threads, runs: Math.max(2, Math.ceil(6 / task.rows)), warm: 1 };
+}
+
+export function entryName({ task, threads }: Entry): string {
+  return `${taskName(task)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+}
+
+function rows(counts: readonly number[], context: number, threads: number, sides: readonly SideName[]): Entry[] {
+  return counts.map((count) => ({ task: { kind: "rows", rows: count, context }, threads, sides }));
+}
+
+function decode(context: number, threads: number, sides: readonly SideName[] = ENGINES): Entry {
+  return { task: { kind: "decode", context }, threads, sides };
+}
+
+function prefill(tokens: number, threads: number, sides: readonly SideName[] = ENGINES): Entry {
+  return { task: { kind: "prefill", tokens }, threads, sides };
+}
+
+/** MLX-LM needs a second for eight rows, whatever the threads: it is measured where a must is. */
+function alone(): Entry[] {
+  return [
+    ...rows([1, 4, 8], 128, 1, [...ENGINES, MLX_LM]),
+    decode(128, 1, [HAND_MADE, ...ENGINES]),
+    decode(2048, 1),
+    prefill(512, 1),
+  ];
+}
+
+export const SHORT: Plan = { entries: alone(), contexts: [128, 2048], rotations: 5 };
+
+export const FULL: Plan = {
+  entries: [
+    ...alone(),
+    ...rows([2, 16, 32], 128, 1, ENGINES),
+    ...rows([8], 2048, 1, ENGINES),
+    decode(LONG_CONTEXT, 1),
+    prefill(128, 1),
+    prefill(2048, 1),
+    ...rows([1, 2, 4, 8, 16, 32], 128, 2, ENGINES),
+    decode(128, 2),
+    decode(2048, 2),
+    decode(LONG_CONTEXT, 2),
+    prefill(128, 2),
+    prefill(512, 2),
+    prefill(2048, 2, [OURS, Q4_0]),
+  ],
+  contexts: [128, 2048, LONG_CONTEXT],
+  rotations: 5,
+};
