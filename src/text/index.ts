@@ -3,6 +3,7 @@ export { ChatTemplate, type RenderOptions } from "./chat/chat-template.ts";
 export type { Conversation, Message, ToolCall, ToolDefinition } from "./chat/messages.ts";
 export type { LooseConversation, LooseMessage } from "./chat/normalize.ts";
 export type { TemplateTraits } from "./chat/traits.ts";
+export { ChoiceText, type IncrementalText, type ReleasedText, type TextToken } from "./choice-text.ts";
 export { Detokenizer } from "./detokenizer/detokenizer.ts";
 export { TemplateError } from "./jinja/errors.ts";
 export type { EncodedPrompt } from "./prompt.ts";

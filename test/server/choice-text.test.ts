@@ -1,9 +1,9 @@
 /** The text chain of one row, on its own: whatever the cuts, text and tokens come out whole and in order. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ChoiceText } from "../../src/server/generation/choice-text.ts";
 import type { ChoiceToken } from "../../src/server/generation/events.ts";
 import { mergeBounded, SILENCE, withSilence } from "../../src/server/generation/merge.ts";
+import { ChoiceText } from "../../src/text/choice-text.ts";
 import { StopMatcher } from "../../src/text/stop-strings.ts";
 import { ByteText } from "./byte-text.ts";
 import { EOS } from "./scripted-engine.ts";

@@ -3,16 +3,10 @@
  * of every dialect are made from these and from nothing else.
  */
 import type { RequestStats, TokenLogprob } from "../../engine/protocol.ts";
+import type { TextToken } from "../../text/index.ts";
 
 /** One committed token of a choice. */
-export interface ChoiceToken {
-  readonly id: number;
-  readonly logprob: TokenLogprob | null;
-  /** Where its text begins in the choice's text, in code points. */
-  readonly offset: number;
-  /** False for tokens without visible text: end-of-sequence ids and what a stop string took away. */
-  readonly visible: boolean;
-}
+export type ChoiceToken = TextToken<TokenLogprob>;
 
 /** `cancelled`: by a lost client or a shutdown, not by a stop string. */
 export type ChoiceEndReason = "stop" | "length" | "cancelled";

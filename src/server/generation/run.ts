@@ -4,9 +4,9 @@
  * a time.
  */
 import { type EngineClient, EngineError } from "../../engine/client.ts";
-import { StopMatcher } from "../../text/index.ts";
+import type { TokenLogprob } from "../../engine/protocol.ts";
+import { ChoiceText, type ReleasedText, StopMatcher } from "../../text/index.ts";
 import type { Ticket } from "./admission.ts";
-import { ChoiceText, type ReleasedText } from "./choice-text.ts";
 import type { ChoiceEndReason, ChoiceEvent } from "./events.ts";
 import type { GenerationJob, JobRow } from "./job.ts";
 import { mergeBounded } from "./merge.ts";
@@ -63,7 +63,7 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
   }
 }
 
-function* textEvents(row: JobRow, released: ReleasedText): Generator<ChoiceEvent> {
+function* textEvents(row: JobRow, released: ReleasedText<TokenLogprob>): Generator<ChoiceEvent> {
   if (released.text === "") return;
   for (const choice of row.choices) yield { type: "text", choice, text: released.text, tokens: released.tokens };
 }

@@ -2,14 +2,7 @@
  * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
  * tests put a small fake behind it.
  */
-import type { LooseConversation } from "../../text/index.ts";
-
-/** Ids in, whole characters out; the concatenation is the text of all ids. */
-export interface IncrementalText {
-  push(id: number): string;
-  /** What is still held back (an incomplete character as U+FFFD). */
-  flush(): string;
-}
+import type { IncrementalText, LooseConversation } from "../../text/index.ts";
 
 export interface TextSource {
   /**

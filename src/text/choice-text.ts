@@ -3,19 +3,33 @@
  * the text that it completes: tokens whose text is withheld (half a character, a possible stop string) come with the
  * piece that releases them. The answer ends with the token that completed a stop string, also when that is known later.
  */
-import type { TokenLogprob } from "../../engine/protocol.ts";
-import type { StopMatcher } from "../../text/index.ts";
-import type { ChoiceToken } from "./events.ts";
-import type { IncrementalText } from "./text.ts";
+import type { StopMatcher } from "./stop-strings.ts";
 
-export interface ReleasedText {
-  readonly text: string;
-  readonly tokens: readonly ChoiceToken[];
+/** Ids in, whole characters out; the concatenation is the text of all ids. */
+export interface IncrementalText {
+  push(id: number): string;
+  /** What is still held back (an incomplete character as U+FFFD). */
+  flush(): string;
 }
 
-interface PendingToken {
+/** One committed token of a text. `L`: what is reported of it. */
+export interface TextToken<L> {
   readonly id: number;
-  readonly logprob: TokenLogprob | null;
+  readonly logprob: L | null;
+  /** Where its text begins in the whole text, in code points. */
+  readonly offset: number;
+  /** False for tokens without visible text: end-of-sequence ids and what a stop string took away. */
+  readonly visible: boolean;
+}
+
+export interface ReleasedText<L> {
+  readonly text: string;
+  readonly tokens: readonly TextToken<L>[];
+}
+
+interface PendingToken<L> {
+  readonly id: number;
+  readonly logprob: L | null;
   readonly offset: number;
   /** UTF-16 range of its text in the undivided output; `end` is null while the detokenizer holds its bytes. */
   readonly start: number;
@@ -25,8 +39,8 @@ interface PendingToken {
   readonly ordinal: number;
 }
 
-export class ChoiceText {
-  private readonly pending: PendingToken[] = [];
+export class ChoiceText<L> {
+  private readonly pending: PendingToken<L>[] = [];
   /** Tokens taken so far; frozen at the completing token once a stop string is found. */
   private taken = 0;
   /** For each push into the stop matcher, how many tokens had been taken. */
@@ -52,7 +66,7 @@ export class ChoiceText {
   }
 
   /** Takes committed ids; ids after the one that completes a stop string are dropped. */
-  push(ids: readonly number[], logprobs: readonly TokenLogprob[] | null): ReleasedText {
+  push(ids: readonly number[], logprobs: readonly L[] | null): ReleasedText<L> {
     let text = "";
     for (const [i, id] of ids.entries()) {
       if (this.stopString !== null) break;
@@ -73,7 +87,7 @@ export class ChoiceText {
   }
 
   /** Ends the text: releases what was withheld. Afterwards `rest` gives the tokens without visible text. */
-  finish(): ReleasedText {
+  finish(): ReleasedText<L> {
     if (this.stopString !== null) return { text: "", tokens: [] };
     const tail = this.advance(this.detokenizer.flush());
     const withheld = this.stops.flush();
@@ -83,8 +97,8 @@ export class ChoiceText {
   }
 
   /** Committed tokens that no released text carried, in order. Call after `finish`. */
-  rest(): readonly ChoiceToken[] {
-    return this.pending.splice(0).map((token) => this.asChoiceToken(token));
+  rest(): readonly TextToken<L>[] {
+    return this.pending.splice(0).map((token) => this.asTextToken(token));
   }
 
   /** New text from the detokenizer: gives the tokens that it completes their end, and passes the stop strings. */
@@ -110,14 +124,14 @@ export class ChoiceText {
   }
 
   /** `text` with the tokens whose whole text is out, and the silent ones among them. */
-  private release(text: string): ReleasedText {
+  private release(text: string): ReleasedText<L> {
     if (text === "") return { text, tokens: [] };
     const last = this.pending.findLastIndex((token) => token.end !== null && token.end <= this.released);
-    return { text, tokens: this.pending.splice(0, last + 1).map((token) => this.asChoiceToken(token)) };
+    return { text, tokens: this.pending.splice(0, last + 1).map((token) => this.asTextToken(token)) };
   }
 
   /** A token shows when at least a part of its text is out. */
-  private asChoiceToken(token: PendingToken): ChoiceToken {
+  private asTextToken(token: PendingToken<L>): TextToken<L> {
     const visible = !token.silent && token.end !== null && token.start < this.released;
     return { id: token.id, logprob: token.logprob, offset: token.offset, visible };
   }
