@@ -2,7 +2,10 @@
 namespace dspark::cpu {
 namespace {
 
-#if DSPARK_SIMD == DSPARK_AVX512
+#if defined(DSPARK_FEW_TILES)
+constexpr int kFloatRows = 2;
+constexpr int float_blocks(int rows) { return rows == 1 ? 2 : 1; }
+#elif DSPARK_SIMD == DSPARK_AVX512
 constexpr int kFloatRows = 6;
 constexpr int float_blocks(int rows) { return rows == 1 ? 8 : rows == 2 ? 6 : 4; }
 #elif DSPARK_SIMD == DSPARK_AVX2

@@ -5,7 +5,11 @@
 namespace dspark::cpu {
 namespace {
 
-#if DSPARK_SIMD == DSPARK_AVX512
+// A sanitizer instruments every copy of the tile: two rows at most, or the compiler runs out of memory.
+#if defined(DSPARK_FEW_TILES)
+constexpr int kTileRows = 2;
+constexpr int tile_blocks(int rows) { return rows == 1 ? 2 : 1; }
+#elif DSPARK_SIMD == DSPARK_AVX512
 constexpr int kTileRows = 6;
 constexpr int tile_blocks(int rows) { return rows == 1 ? 4 : 2; }
 #elif DSPARK_SIMD == DSPARK_AVX2
@@ -76,7 +80,7 @@ void integer_tile(const Matrix& w, int block, const Activations& a, int row, Til
         dots[b][m] = splat_int(0);
       }
     }
-#if DSPARK_SIMD == DSPARK_AVX512
+#if DSPARK_SIMD == DSPARK_AVX512 && !defined(DSPARK_FEW_TILES)
 #pragma GCC unroll 8
 #endif
     for (int j = 0; j < kWords; j++) {

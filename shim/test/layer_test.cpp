@@ -1,5 +1,6 @@
 // The fused products: each equals its parts done one after the other, for any rows, threads and instruction set.
 #include <algorithm>
+#include <array>
 
 #include "check.h"
 #include "float_bits.h"
@@ -51,7 +52,9 @@ std::vector<float> alone(const Context& context, const std::vector<float>& x, co
   return y;
 }
 
-void hold(std::mt19937& random, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& back, Hash& hash) {
+// `matrices`: gate, up, a third one beside them, and the way back.
+void hold(std::mt19937& random, const std::array<Matrix, 4>& matrices, Hash& hash) {
+  const auto& [a, b, c, back] = matrices;
   const int rows = 70;
   const int n = a.columns;
   const std::vector<float> x = bells(random, size_t(rows) * n), weight = bells(random, n);
@@ -159,13 +162,14 @@ void hold_halves() {
 int main() {
   std::mt19937 random(3);
   Hash hash;
+  // Braces, so that the matrices are made in the order in which they stand.
   const auto make = [&](int rows, int columns, int bits, int group, bool bias = false) {
     return random_matrix(random, rows, columns, bits, group, bias);
   };
-  hold(random, make(96, 64, 4, 32), make(96, 64, 4, 32), make(40, 64, 4, 32), make(64, 96, 4, 32), hash);
-  hold(random, make(100, 128, 4, 64, true), make(100, 128, 4, 64), make(17, 128, 8, 64, true), make(128, 100, 0, 0), hash);
-  hold(random, make(96, 128, 4, 64), make(96, 128, 6, 32, true), make(16, 128, 0, 0), make(128, 96, 3, 32, true), hash);
-  hold(random, make(31, 40, 0, 0, true), make(31, 40, 0, 0), make(31, 40, 0, 0), make(40, 31, 0, 0, true), hash);
+  hold(random, {make(96, 64, 4, 32), make(96, 64, 4, 32), make(40, 64, 4, 32), make(64, 96, 4, 32)}, hash);
+  hold(random, {make(100, 128, 4, 64, true), make(100, 128, 4, 64), make(17, 128, 8, 64, true), make(128, 100, 0, 0)}, hash);
+  hold(random, {make(96, 128, 4, 64), make(96, 128, 6, 32, true), make(16, 128, 0, 0), make(128, 96, 3, 32, true)}, hash);
+  hold(random, {make(31, 40, 0, 0, true), make(31, 40, 0, 0), make(31, 40, 0, 0), make(40, 31, 0, 0, true)}, hash);
   hold_activations(random, hash);
   hold_halves();
   std::printf("hash %016llx\n", static_cast<unsigned long long>(hash.value()));
