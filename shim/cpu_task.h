@@ -32,11 +32,11 @@ class CpuTask final : public mlx::core::Primitive {
     auto task = std::make_shared<CpuTask>(stream, name, std::vector{shape}, std::move(function));
     return mlx::core::array(std::move(shape), mlx::core::float32, std::move(task), std::move(inputs));
   }
-  static Arrays make_two(const char* name, mlx::core::Shape first, mlx::core::Shape second, Arrays inputs,
-                         mlx::core::Stream stream, Function function) {
+  static Arrays make_two(const char* name, mlx::core::Shape first, mlx::core::Dtype first_type, mlx::core::Shape second,
+                         Arrays inputs, mlx::core::Stream stream, Function function) {
     auto task = std::make_shared<CpuTask>(stream, name, std::vector{first, second}, std::move(function));
-    return mlx::core::array::make_arrays({std::move(first), std::move(second)}, {mlx::core::float32, mlx::core::float32},
-                                         task, inputs);
+    return mlx::core::array::make_arrays({std::move(first), std::move(second)}, {first_type, mlx::core::float32}, task,
+                                         inputs);
   }
 
   void eval_cpu(const Arrays& inputs, Arrays& outputs) override {

@@ -437,6 +437,67 @@ DSPARK_API int dspark_cpu_kv_fork(dspark_cpu_kv* res, dspark_cpu_kv kv) {
   return guarded([&] { res->ctx = static_cast<KvStore*>(kv.ctx)->fork().release(); });
 }
 
+namespace {
+
+// What the steps over rows share: their inputs, with what each row waits for, and the rows themselves.
+struct RowsStep {
+  AttentionPtr spec;
+  std::vector<mx::array> inputs;
+  std::vector<AttentionRow> rows;
+  bool rotated = false;
+
+  RowsStep(const dspark_cpu_attention& attention, const mlx_array& x, bool queries, const mlx_array& rope,
+           const dspark_cpu_row* given, int count) {
+    require(attention.ctx != nullptr, "attend: the attention is missing");
+    spec = *static_cast<AttentionPtr*>(attention.ctx);
+    const mx::array& input = array_of(x);
+    require_rows(input, ((queries ? spec->heads : 0) + 2 * spec->kv_heads) * spec->dim, "attend: x");
+    inputs.push_back(input);
+    rotated = rope.ctx != nullptr;
+    require(rotated == (spec->rope_dims > 0), "attend: a rope table goes with a rotation");
+    if (rotated) {
+      require_rows(array_of(rope), spec->rope_dims, "attend: rope");
+      require(array_of(rope).shape(0) == input.shape(0), "attend: rope and x have different row counts");
+      inputs.push_back(array_of(rope));
+    }
+    int64_t total = 0;
+    for (int r = 0; r < count; r++) {
+      const KvStore* store = static_cast<KvStore*>(given[r].kv.ctx);
+      require(store != nullptr && given[r].count > 0, "attend: row " + std::to_string(r) + " has no store or no tokens");
+      require(store->shape().heads == spec->kv_heads && store->shape().dim == spec->dim,
+              "attend: row " + std::to_string(r) + " was made for another layer");
+      total += given[r].count;
+      if (given[r].after.ctx != nullptr) {
+        inputs.push_back(array_of(given[r].after));
+      }
+    }
+    require(total == input.shape(0), "attend: the rows have " + std::to_string(total) + " tokens, x " +
+                                         std::to_string(input.shape(0)));
+  }
+
+  // The rows as the next tokens of their stores, with room for them.
+  void append(const dspark_cpu_row* given, int count) {
+    // Tokens before the window that stay, so that rejected ones can be rolled back.
+    constexpr int64_t kSlack = 64;
+    for (int r = 0; r < count; r++) {
+      const dspark_cpu_row& row = given[r];
+      KvStore* store = static_cast<KvStore*>(row.kv.ctx);
+      const int64_t end = int64_t(row.start) + row.count;
+      rows.push_back({store->writable(row.start, end), row.start, row.count, row.window});
+      if (row.window > 0) {
+        store->forget_before(end - row.window - kSlack);
+      }
+    }
+  }
+
+  const float* rope(const std::vector<mx::array>& in, Rows& held) const {
+    held = rotated ? dense_rows(in[1], scratch_of_thread(1)) : Rows{};
+    return held.data;
+  }
+};
+
+} // namespace
+
 DSPARK_API int dspark_cpu_attend(
     mlx_array* res,
     mlx_array* token,
@@ -447,54 +508,145 @@ DSPARK_API int dspark_cpu_attend(
     int row_count,
     const mlx_stream s) {
   return guarded([&] {
-    // Tokens before the window that stay, so that rejected ones can be rolled back.
-    constexpr int64_t kSlack = 64;
-    require(attention.ctx != nullptr, "attend: the attention is missing");
-    const AttentionPtr spec = *static_cast<AttentionPtr*>(attention.ctx);
-    const mx::array& input = array_of(qkv);
-    require_rows(input, (spec->heads + 2 * spec->kv_heads) * spec->dim, "attend: qkv");
-    std::vector<mx::array> inputs{input};
-    require((rope.ctx != nullptr) == (spec->rope_dims > 0), "attend: a rope table goes with a rotation");
-    if (rope.ctx != nullptr) {
-      require_rows(array_of(rope), spec->rope_dims, "attend: rope");
-      require(array_of(rope).shape(0) == input.shape(0), "attend: rope and qkv have different row counts");
-      inputs.push_back(array_of(rope));
-    }
-    int64_t total = 0;
-    for (int r = 0; r < row_count; r++) {
-      const KvStore* store = static_cast<KvStore*>(rows[r].kv.ctx);
-      require(store != nullptr && rows[r].count > 0, "attend: row " + std::to_string(r) + " has no store or no tokens");
-      require(store->shape().heads == spec->kv_heads && store->shape().dim == spec->dim,
-              "attend: row " + std::to_string(r) + " was made for another layer");
-      total += rows[r].count;
-    }
-    require(total == input.shape(0), "attend: the rows have " + std::to_string(total) + " tokens, qkv " +
-                                         std::to_string(input.shape(0)));
-    std::vector<AttentionRow> steps;
-    for (int r = 0; r < row_count; r++) {
-      const dspark_cpu_row& row = rows[r];
-      KvStore* store = static_cast<KvStore*>(row.kv.ctx);
-      const int64_t end = int64_t(row.start) + row.count;
-      steps.push_back({store->writable(row.start, end), row.start, row.count, row.window});
-      if (row.window > 0) {
-        store->forget_before(end - row.window - kSlack);
-      }
-      if (row.after.ctx != nullptr) {
-        inputs.push_back(array_of(row.after));
-      }
-    }
+    RowsStep step(attention, qkv, true, rope, rows, row_count);
+    step.append(rows, row_count);
     const Kernels& table = kernels();
-    const bool rotated = rope.ctx != nullptr;
+    const mx::Shape shape{step.inputs[0].shape(0), step.spec->heads * step.spec->dim};
+    std::vector<mx::array> inputs = std::move(step.inputs);
     std::vector<mx::array> made = CpuTask::make_two(
-        "DsparkAttend", {input.shape(0), spec->heads * spec->dim}, {1}, std::move(inputs), stream_of(s),
-        [spec, steps = std::move(steps), rotated, &table](const auto& in, auto& out) {
+        "DsparkAttend", shape, mx::float32, {1}, std::move(inputs), stream_of(s),
+        [step = std::move(step), &table](const auto& in, auto& out) {
           const std::shared_ptr<Pool> threads = pool();
-          const Rows projected = dense_rows(in[0], scratch_of_thread(0));
-          const Rows table_rows = rotated ? dense_rows(in[1], scratch_of_thread(1)) : Rows{};
-          self_attention({table, *threads}, *spec, steps, projected.data, table_rows.data, out[0].template data<float>());
+          Rows turns;
+          self_attention({table, *threads}, *step.spec, step.rows, dense_rows(in[0], scratch_of_thread(0)).data,
+                         step.rope(in, turns), out[0].template data<float>());
           *out[1].template data<float>() = 0;
         });
     put(res, std::move(made[0]));
     put(token, std::move(made[1]));
+  });
+}
+
+DSPARK_API int dspark_cpu_append(
+    mlx_array* token,
+    const dspark_cpu_attention attention,
+    const mlx_array kv,
+    const mlx_array rope,
+    const dspark_cpu_row* rows,
+    int row_count,
+    const mlx_stream s) {
+  return guarded([&] {
+    RowsStep step(attention, kv, false, rope, rows, row_count);
+    step.append(rows, row_count);
+    const Kernels& table = kernels();
+    std::vector<mx::array> inputs = std::move(step.inputs);
+    put(token, CpuTask::make("DsparkAppend", {1}, std::move(inputs), stream_of(s),
+                             [step = std::move(step), &table](const auto& in, auto& out) {
+                               const std::shared_ptr<Pool> threads = pool();
+                               Rows turns;
+                               append_keys_values({table, *threads}, *step.spec, step.rows,
+                                                  dense_rows(in[0], scratch_of_thread(0)).data, step.rope(in, turns));
+                               *out[0].template data<float>() = 0;
+                             }));
+  });
+}
+
+DSPARK_API int dspark_cpu_attend_block(
+    mlx_array* res,
+    const dspark_cpu_attention attention,
+    const mlx_array qkv,
+    const mlx_array rope,
+    const dspark_cpu_row* rows,
+    int row_count,
+    bool causal,
+    bool windowed,
+    const mlx_stream s) {
+  return guarded([&] {
+    RowsStep step(attention, qkv, true, rope, rows, row_count);
+    for (int r = 0; r < row_count; r++) {
+      const dspark_cpu_row& row = rows[r];
+      const std::shared_ptr<const KvTable>& held = static_cast<KvStore*>(row.kv.ctx)->table();
+      require(row.count <= kChunkKeys, "attend_block: a block of " + std::to_string(row.count) + " tokens is too long");
+      const int64_t end = (held->first_chunk + static_cast<int64_t>(held->chunks.size())) * kChunkKeys;
+      require(row.first >= 0 && row.first <= row.start && (row.first == row.start ||
+              (row.first >= int64_t(held->first_chunk) * kChunkKeys && row.start <= end)),
+              "attend_block: tokens " + std::to_string(row.first) + " to " + std::to_string(row.start) + " are not held");
+      step.rows.push_back({held, row.start, row.count, row.window, row.first});
+    }
+    const Kernels& table = kernels();
+    const mx::Shape shape{step.inputs[0].shape(0), step.spec->heads * step.spec->dim};
+    std::vector<mx::array> inputs = std::move(step.inputs);
+    put(res, CpuTask::make("DsparkAttendBlock", shape, std::move(inputs), stream_of(s),
+                           [step = std::move(step), mask = BlockMask{causal, windowed}, &table](const auto& in, auto& out) {
+                             const std::shared_ptr<Pool> threads = pool();
+                             Rows turns;
+                             block_attention({table, *threads}, *step.spec, step.rows, mask,
+                                             dense_rows(in[0], scratch_of_thread(0)).data, step.rope(in, turns),
+                                             out[0].template data<float>());
+                           }));
+  });
+}
+
+DSPARK_API int dspark_cpu_kv_read(
+    mlx_array* res,
+    dspark_cpu_kv kv,
+    const mlx_array after,
+    int from,
+    int to,
+    const mlx_stream s) {
+  return guarded([&] {
+    const std::shared_ptr<const KvTable> held = static_cast<KvStore*>(kv.ctx)->table();
+    const KvShape& shape = held->shape;
+    require(shape.format == KvFormat::f32, "kv_read: only float32 stores are read");
+    const int end = (held->first_chunk + static_cast<int>(held->chunks.size())) * kChunkKeys;
+    require(from >= held->first_chunk * kChunkKeys && from <= to && to <= end,
+            "kv_read: tokens " + std::to_string(from) + " to " + std::to_string(to) + " are not held");
+    std::vector<mx::array> inputs;
+    if (after.ctx != nullptr) {
+      inputs.push_back(array_of(after));
+    }
+    put(res, CpuTask::make("DsparkKvRead", {2, shape.heads, to - from, shape.dim}, std::move(inputs), stream_of(s),
+                           [held, from, to](const auto&, auto& out) {
+                             const KvShape& shape = held->shape;
+                             float* key = out[0].template data<float>();
+                             float* value = key + out[0].size() / 2;
+                             for (int h = 0; h < shape.heads; h++) {
+                               for (int t = from; t < to; t++, key += shape.dim, value += shape.dim) {
+                                 read_key_value(*held, t, h, key, value);
+                               }
+                             }
+                           }));
+  });
+}
+
+DSPARK_API int dspark_cpu_greedy_walk(
+    mlx_array* ids,
+    mlx_array* features,
+    const mlx_array base,
+    const mlx_array anchor,
+    const dspark_cpu_matrix before,
+    const dspark_cpu_matrix after,
+    int width,
+    const mlx_stream s) {
+  return guarded([&] {
+    const MatrixPtr from = matrix_of(before), to = matrix_of(after);
+    const mx::array& logits = array_of(base);
+    const mx::array& first = array_of(anchor);
+    require(from->columns == to->columns, "greedy_walk: the matrices have different ranks");
+    require(logits.dtype() == mx::float32 && logits.ndim() == 2 && width > 0 && width <= logits.shape(1) && width <= to->rows,
+            "greedy_walk: base has shape " + text(logits.shape()) + ", wanted float32 with the " + std::to_string(width) +
+                " columns of the walk, of which the matrix has " + std::to_string(to->rows));
+    require(first.size() == 1 && (first.dtype() == mx::int32 || first.dtype() == mx::uint32),
+            "greedy_walk: the anchor must be one int32 or uint32");
+    const Kernels& table = kernels();
+    std::vector<mx::array> made = CpuTask::make_two(
+        "DsparkGreedyWalk", {logits.shape(0)}, mx::uint32, {logits.shape(0), from->columns}, {logits, first}, stream_of(s),
+        [from, to, width, &table](const auto& in, auto& out) {
+          const std::shared_ptr<Pool> threads = pool();
+          greedy_walk({table, *threads}, rows_of(in[0], scratch_of_thread(0)), width, *in[1].template data<int32_t>(),
+                      *from, *to, out[0].template data<uint32_t>(), out[1].template data<float>());
+        });
+    put(ids, std::move(made[0]));
+    put(features, std::move(made[1]));
   });
 }

@@ -43,7 +43,8 @@ typedef struct dspark_cpu_row_ {
   int count;
   /** Tokens that a query sees, itself included; 0: all. What lies more than 64 tokens before the window is freed. */
   int window;
-  int unused;
+  /** Of a block alone: no slot sees a token before this one. */
+  int first;
 } dspark_cpu_row;
 
 /** Threads that share the work of a step, the caller's own included. */
@@ -157,6 +158,55 @@ int dspark_cpu_attend(
     const mlx_array rope /* may be null */,
     const dspark_cpu_row* rows,
     int row_count,
+    const mlx_stream s);
+
+/** Rotates and appends alone: kv [tokens, 2·kv_heads·dim], the keys of all heads before the values. */
+int dspark_cpu_append(
+    mlx_array* token,
+    const dspark_cpu_attention attention,
+    const mlx_array kv,
+    const mlx_array rope /* may be null */,
+    const dspark_cpu_row* rows,
+    int row_count,
+    const mlx_stream s);
+
+/**
+ * As dspark_cpu_attend for blocks of up to 256 tokens that are not appended: each sees the sequence's tokens
+ * [first, start) within its window and its own block, `causal` none of it behind itself, `windowed` none before its window.
+ */
+int dspark_cpu_attend_block(
+    mlx_array* res,
+    const dspark_cpu_attention attention,
+    const mlx_array qkv,
+    const mlx_array rope /* may be null */,
+    const dspark_cpu_row* rows,
+    int row_count,
+    bool causal,
+    bool windowed,
+    const mlx_stream s);
+
+/** Keys, then values, of tokens [from, to) of a float32 store: [2, heads, to − from, dim]; waits for `after`. */
+int dspark_cpu_kv_read(
+    mlx_array* res,
+    dspark_cpu_kv kv,
+    const mlx_array after /* may be null */,
+    int from,
+    int to,
+    const mlx_stream s);
+
+/**
+ * The greedy walk over a draft: f_i is the row of `before` of the id ahead (`anchor` int32 or uint32 [1], then ids[i − 1]),
+ * ids[i] the first largest of base[i] + f_i · afterᵀ among `width` columns. base [count, width or more] → ids uint32
+ * [count], features f [count, inputs]. An id that `before` does not have counts as 0.
+ */
+int dspark_cpu_greedy_walk(
+    mlx_array* ids,
+    mlx_array* features,
+    const mlx_array base,
+    const mlx_array anchor,
+    const dspark_cpu_matrix before,
+    const dspark_cpu_matrix after,
+    int width,
     const mlx_stream s);
 
 #ifdef __cplusplus

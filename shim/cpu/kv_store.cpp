@@ -138,14 +138,9 @@ void write_key_value(const Kernels& kernels, const KvTable& table, int64_t token
   unsigned char* values = keys + shape.key_bytes();
   const size_t block = size_t(at / kLanes) * shape.dim * kLanes;
   switch (shape.format) {
-    case KvFormat::f32: {
-      float* to = reinterpret_cast<float*>(keys) + block + lane;
-      for (int d = 0; d < shape.dim; d++) {
-        to[size_t(d) * kLanes] = key[d];
-      }
-      std::memcpy(values + size_t(at) * shape.padded() * 4, value, sizeof(float) * shape.dim);
-      return;
-    }
+    case KvFormat::f32:
+      return write_float_key_value(shape.dim, shape.padded(), at, reinterpret_cast<float*>(keys),
+                                   reinterpret_cast<float*>(values), key, value);
     case KvFormat::f16: {
       uint16_t narrow[512];
       kernels.narrow(key, narrow, shape.dim);
@@ -194,6 +189,25 @@ void write_key_value(const Kernels& kernels, const KvTable& table, int64_t token
       return;
     }
   }
+}
+
+void write_float_key_value(int dim, int padded, int at, float* keys, float* values, const float* key, const float* value) {
+  float* to = keys + size_t(at / kLanes) * dim * kLanes + at % kLanes;
+  for (int d = 0; d < dim; d++) {
+    to[size_t(d) * kLanes] = key[d];
+  }
+  std::memcpy(values + size_t(at) * padded, value, sizeof(float) * dim);
+}
+
+void read_key_value(const KvTable& table, int64_t token, int head, float* key, float* value) {
+  const KvShape& shape = table.shape;
+  const int at = static_cast<int>(token % kChunkKeys);
+  const KvSpan span = table.span(static_cast<int>(token / kChunkKeys), head);
+  const float* keys = static_cast<const float*>(span.keys) + size_t(at / kLanes) * shape.dim * kLanes + at % kLanes;
+  for (int d = 0; d < shape.dim; d++) {
+    key[d] = keys[size_t(d) * kLanes];
+  }
+  std::memcpy(value, static_cast<const float*>(span.values) + size_t(at) * shape.padded(), sizeof(float) * shape.dim);
 }
 
 } // namespace dspark::cpu

@@ -81,6 +81,10 @@ class KvStore {
   std::shared_ptr<const KvTable> writable(int64_t from, int64_t to);
   // Frees the chunks that end at or before `token`.
   void forget_before(int64_t token);
+  // The table as it is, to be read.
+  const std::shared_ptr<const KvTable>& table() const {
+    return table_;
+  }
   // A store that shares every chunk. What was written must be there: pending steps are not waited for.
   std::unique_ptr<KvStore> fork() const;
   size_t bytes() const;
@@ -100,5 +104,11 @@ class KvStore {
 // Writes one token's key and value of one head, rounded to the store's format.
 void write_key_value(const Kernels& kernels, const KvTable& table, int64_t token, int head, const float* key,
                      const float* value);
+
+// The same in float32, as key `at` of a chunk's or block's spans of one head.
+void write_float_key_value(int dim, int padded, int at, float* keys, float* values, const float* key, const float* value);
+
+// Reads one token's key and value of one head from a float32 table.
+void read_key_value(const KvTable& table, int64_t token, int head, float* key, float* value);
 
 } // namespace dspark::cpu

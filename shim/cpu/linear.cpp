@@ -1,6 +1,8 @@
 #include "linear.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 namespace dspark::cpu {
 namespace {
@@ -204,6 +206,65 @@ void gated_unit(const Context& context, const Rows& x, const Norm& norm, const M
       input.product(context, up, first, last, ups, stride);
       finish(first, last);
     });
+  }
+}
+
+namespace {
+
+struct Best {
+  float value = -std::numeric_limits<float>::infinity();
+  int index = -1;
+};
+
+// The first largest of a[n] + b[n] for n in [begin, end). Sixteen maxima at a time, which the compiler does in vectors;
+// the place is looked for once.
+Best best_sum(const float* a, const float* b, int begin, int end) {
+  float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, -std::numeric_limits<float>::infinity());
+  int n = begin;
+  for (; n + kLanes <= end; n += kLanes) {
+    for (int i = 0; i < kLanes; i++) {
+      const float sum = a[n + i] + b[n + i];
+      lanes[i] = sum > lanes[i] ? sum : lanes[i];
+    }
+  }
+  Best best;
+  for (; n < end; n++) {
+    best.value = std::max(best.value, a[n] + b[n]);
+  }
+  best.value = std::max(best.value, *std::max_element(lanes, lanes + kLanes));
+  for (n = begin; n < end && a[n] + b[n] != best.value; n++) {
+  }
+  best.index = n < end ? n : -1; // nothing but NaN
+  return best;
+}
+
+} // namespace
+
+void greedy_walk(const Context& context, const Rows& base, int width, int32_t anchor, const Matrix& before,
+                 const Matrix& after, uint32_t* ids, float* features) {
+  Input& input = input_of_thread();
+  static thread_local Scratch sums_of_thread;
+  float* sums = sums_of_thread.get<float>(after.rows);
+  const int blocks = (width + kLanes - 1) / kLanes;
+  const int piece = chunk_of(blocks);
+  int32_t id = anchor;
+  for (int i = 0; i < base.count; i++) {
+    float* f = features + size_t(i) * before.columns;
+    unpack_row(before, id >= 0 && id < before.rows ? id : 0, f);
+    input.set(context, {f, static_cast<size_t>(before.columns), 1}, nullptr, before.columns);
+    prepare(context, input, after);
+    std::vector<Best> found((blocks + piece - 1) / piece);
+    context.pool.run(blocks, piece, [&](int first, int last) {
+      input.product(context, after, first, last, sums, 0);
+      found[first / piece] = best_sum(base.row(i), sums, first * kLanes, std::min(last * kLanes, width));
+    });
+    Best best;
+    for (const Best& one : found) {
+      best = one.value > best.value ? one : best;
+    }
+    id = std::max(best.index, 0);
+    ids[i] = static_cast<uint32_t>(id);
   }
 }
 

@@ -48,4 +48,9 @@ void multiply_add(const Context& context, const Rows& x, const Matrix& matrix, c
 void gated_unit(const Context& context, const Rows& x, const Norm& norm, const Matrix& gate, const Matrix& up,
                 Activation activation, float* y);
 
+// For each row of `base` in turn: f = the row of `before` of the id ahead (`anchor`, then ids[i − 1]; 0 for one that it
+// does not have), ids[i] = the first n < width with the largest base[i][n] + (f · afterᵀ)[n]. features [rows, rank]: f.
+void greedy_walk(const Context& context, const Rows& base, int width, int32_t anchor, const Matrix& before,
+                 const Matrix& after, uint32_t* ids, float* features);
+
 } // namespace dspark::cpu

@@ -30,11 +30,27 @@ struct AttentionRow {
   int64_t start = 0;
   int count = 0;
   int64_t window = 0; // tokens that a query sees, itself included; 0: all
+  int64_t first = 0; // no query sees a token before it
+};
+
+// Which slots of its own block a query sees.
+struct BlockMask {
+  bool causal = false; // none behind itself
+  bool windowed = false; // none before its window, as of the tokens before the block
 };
 
 // qkv [tokens, (heads + 2·kv_heads)·dim]; rope [tokens, rope_dims]: cosines, then sines; out [tokens, heads·dim].
 void self_attention(const Context& context, const AttentionSpec& spec, const std::vector<AttentionRow>& rows,
                     const float* qkv, const float* rope, float* out);
+
+// The keys and values alone, from kv [tokens, 2·kv_heads·dim].
+void append_keys_values(const Context& context, const AttentionSpec& spec, const std::vector<AttentionRow>& rows,
+                        const float* kv, const float* rope);
+
+// Each row's tokens as a block behind the tokens [0, start) that its table holds: queries see those, and the block by
+// `mask`. Nothing is appended. A row has at most kChunkKeys tokens. Shapes as for self_attention.
+void block_attention(const Context& context, const AttentionSpec& spec, const std::vector<AttentionRow>& rows,
+                     const BlockMask& mask, const float* qkv, const float* rope, float* out);
 
 // Cosines and sines of position · inverse[j] for each position, times `magnitude`: [count, 2·half]. In double precision
 // with our own polynomials, so that every machine gives the same table.

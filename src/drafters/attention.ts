@@ -6,9 +6,10 @@
 import { concatenate, dim, free, int32Array, type MlxArray, NONE } from "../mlx/array.ts";
 import { attention, multiply, reshape, rmsNorm, sigmoid, slice, transpose } from "../mlx/ops.ts";
 import type { Linear } from "../nn/compute.ts";
+import type { StepBatch } from "../nn/layer-state.ts";
 import type { Rope } from "../nn/rope.ts";
 import type { NormWeights } from "../nn/weights.ts";
-import type { ContextLayer, KeysValues } from "./context.ts";
+import { type Context, ContextLayer, type KeysValues } from "./context.ts";
 import { blockMask, shownRows } from "./masks.ts";
 import type { BackboneSettings, LayerMask } from "./settings.ts";
 
@@ -25,13 +26,32 @@ export interface AttentionParts {
 }
 
 /** One row's context in this layer. */
-export interface AttendedRow {
-  readonly context: ContextLayer;
+export interface AttendedContext {
+  readonly context: Context;
   /** Position of the block's first slot. */
   readonly position: number;
 }
 
-export class BlockAttention {
+/** A layer's attention, by stock ops (below) or by a backend's own (packed-attention.ts). */
+export interface DraftAttention {
+  /**
+   * @param visible most rows that a later block can see; null: all
+   * @param capacityMax most rows that are ever needed, a block included
+   * @param first position of the first row to come
+   */
+  newContext(visible: number | null, capacityMax: number, first: number): Context;
+  /** Appends the keys and values of fused rows c [n, H] at `position`; rows that no block will see are left out. */
+  append(c: MlxArray, batch: StepBatch, context: Context, position: number, visible: number | null): void;
+  /**
+   * x [R·width, H] → [R·width, H].
+   * @param batch the positions of all slots
+   * @param limit see `shownRows`
+   */
+  apply(x: MlxArray, batch: StepBatch, rows: readonly AttendedContext[], width: number, limit: number | null): MlxArray;
+  dispose(): void;
+}
+
+export class BlockAttention implements DraftAttention {
   constructor(
     private readonly settings: BackboneSettings,
     private readonly mask: LayerMask,
@@ -40,21 +60,21 @@ export class BlockAttention {
     private readonly parts: AttentionParts,
   ) {}
 
-  /** Appends the keys and values of fused rows c [n, H] at `position`; rows that no block will see are left out. */
-  append(c: MlxArray, count: number, context: ContextLayer, position: number, visible: number | null): void {
+  newContext(visible: number | null, capacityMax: number, first: number): Context {
+    return new ContextLayer(visible, capacityMax, first);
+  }
+
+  append(c: MlxArray, { total: count }: StepBatch, context: Context, position: number, visible: number | null): void {
     const used = visible === null ? count : Math.min(count, visible);
     if (used === 0) return;
     const rows = used === count ? c : slice(c, [count - used, 0], [count, this.settings.hidden]);
     const { keys, values } = this.keysValues(rows, 1, used);
     const first = position + count - used;
-    context.append(this.rope.rotate(keys, first), values, first);
+    own(context).append(this.rope.rotate(keys, first), values, first);
   }
 
-  /**
-   * x [R·width, H] (normed) → [R·width, H].
-   * @param limit see `shownRows`
-   */
-  apply(x: MlxArray, rows: readonly AttendedRow[], width: number, limit: number | null): MlxArray {
+  /** x is normed. */
+  apply(x: MlxArray, _: StepBatch, rows: readonly AttendedContext[], width: number, limit: number | null): MlxArray {
     const { heads, headDim, scale } = this.settings;
     const positions = rows.length === 1 ? NONE : int32Array(rows.map((row) => row.position));
     const first = rows[0]?.position ?? 0;
@@ -66,7 +86,7 @@ export class BlockAttention {
     const k = rotated(block.keys);
     const outputs = rows.map(({ context }, i) => {
       const shown = shownRows(this.mask, context.held, limit);
-      const seen = context.withBlock(rowOf(k, i, rows.length), rowOf(block.values, i, rows.length), shown);
+      const seen = own(context).withBlock(rowOf(k, i, rows.length), rowOf(block.values, i, rows.length), shown);
       const mask = blockMask(this.mask, width, shown);
       const out = attention(rowOf(q, i, rows.length), seen.keys, seen.values, scale, mask, this.parts.sinks);
       return reshape(transpose(out, [0, 2, 1, 3]), [width, heads * headDim]);
@@ -110,6 +130,11 @@ export class BlockAttention {
     for (const norm of [queryNorm, keyNorm]) free(norm.weight);
     if (sinks !== NONE) free(sinks);
   }
+}
+
+function own(context: Context): ContextLayer {
+  if (!(context instanceof ContextLayer)) throw new TypeError("the context was made by another kind of attention");
+  return context;
 }
 
 /** Entry i of the first axis, which is kept; the array itself when it is the only one. */

@@ -6,7 +6,7 @@
 import { concatenate, dim, dtypeOf, free, type MlxArray } from "../mlx/array.ts";
 import { slice, view } from "../mlx/ops.ts";
 import type { Backbone } from "./backbone.ts";
-import { ContextLayer } from "./context.ts";
+import type { Context } from "./context.ts";
 import type { Drafter, DrafterKind, DrafterSession, DraftRow, Proposal, ProposalLaw } from "./drafter.ts";
 
 /** The ends of a drafter: how slots are embedded, and how hidden states become drafts. */
@@ -73,13 +73,7 @@ export class BlockDrafter implements Drafter {
   }
 
   newSession(capacityMax: number, start = 0): DrafterSession {
-    const { visible } = this.backbone;
-    const rows = capacityMax + this.parts.block;
-    return new Session(
-      this,
-      visible.map((most) => new ContextLayer(most, rows, start)),
-      start,
-    );
+    return new Session(this, this.backbone.newContexts(capacityMax + this.parts.block, start), start);
   }
 
   propose(rows: readonly DraftRow[]): Proposal[] {
@@ -134,7 +128,7 @@ export class BlockDrafter implements Drafter {
 export class Session implements DrafterSession {
   constructor(
     readonly drafter: BlockDrafter,
-    readonly contexts: readonly ContextLayer[],
+    readonly contexts: readonly Context[],
     private position: number,
   ) {}
 

@@ -5,15 +5,18 @@ import type { Rope } from "../nn/rope.ts";
 import { BlockAttention } from "./attention.ts";
 import { Backbone } from "./backbone.ts";
 import { DynamicConv } from "./conv.ts";
-import { DraftLayer } from "./layer.ts";
+import { type DraftLayer, JoinedLayer, PlainLayer } from "./layer.ts";
+import { PackedAttention } from "./packed-attention.ts";
 import type { DrafterSettings, LayerMask } from "./settings.ts";
 import type { DrafterWeights } from "./weights.ts";
+
+type BackboneCompute = Pick<Compute, "linear" | "norm" | "projectionAdd" | "gatedUnit" | "contextAttention">;
 
 /** @param windowTokens context rows that a head without any window of its own attends to; 0: all */
 export function buildBackbone(
   settings: DrafterSettings,
   weights: DrafterWeights,
-  compute: Pick<Compute, "linear">,
+  compute: BackboneCompute,
   rope: Rope,
   windowTokens: number,
 ): Backbone {
@@ -21,9 +24,9 @@ export function buildBackbone(
   const parts = {
     rope,
     fuse: compute.linear(weights.linear(["fc"], false)),
-    contextNorm: weights.norm("hidden_norm"),
+    contextNorm: compute.norm(weights.norm("hidden_norm")),
     layers: backbone.layers.map((mask, i) => buildLayer(`layers.${i}`, mask, settings, weights, compute, rope)),
-    finalNorm: weights.norm("norm"),
+    finalNorm: compute.norm(weights.norm("norm")),
   };
   const bidirectional = backbone.layers.every((mask) => mask.window === null && !mask.causal);
   const limited = settings.kind === "dspark" && bidirectional && windowTokens > 0;
@@ -39,39 +42,70 @@ function buildLayer(
   mask: LayerMask,
   { backbone }: DrafterSettings,
   weights: DrafterWeights,
-  compute: Pick<Compute, "linear">,
+  compute: BackboneCompute,
   rope: Rope,
 ): DraftLayer {
-  const { attentionBias, valuesFromKeys, sinks, family, conv } = backbone;
-  const attention = (names: readonly string[]) => {
-    const paths = names.map((name) => `${at}.self_attn.${name}`);
-    return compute.linear(weights.linear(paths, attentionBias));
+  const { attentionBias, sinks, family, conv } = backbone;
+  const projection = (...names: readonly string[]) =>
+    weights.linear(
+      names.map((name) => `${at}.self_attn.${name}`),
+      attentionBias,
+    );
+  const mlp = (name: string) => weights.linear([`${at}.mlp.${name}`], false);
+  const norm = (name: string) => weights.norm(`${at}.${name}`);
+  const queries = () => projection("q_proj");
+  const keyValue = () => (backbone.valuesFromKeys ? projection("k_proj") : projection("k_proj", "v_proj"));
+  const sinkBias = () => (sinks ? weights.array(`${at}.self_attn.attention_sink_bias`) : NONE);
+  const { contextAttention } = compute;
+  const joined = contextAttention !== null && family === "qwen" && conv === null;
+  const packed = (make: NonNullable<typeof contextAttention>) => {
+    const block = make({
+      ...backbone,
+      norm: joined ? norm("input_layernorm") : null,
+      q: queries(),
+      keyValue: keyValue(),
+      qNorm: norm("self_attn.q_norm"),
+      kNorm: norm("self_attn.k_norm"),
+      gated: backbone.gatedQ,
+      valueEps: family === "gemma4" ? backbone.eps : null,
+      sinks: sinkBias(),
+    });
+    return new PackedAttention(backbone, mask, block, joined ? null : compute.linear(projection("o_proj")));
   };
-  const mlp = (name: string) => compute.linear(weights.linear([`${at}.mlp.${name}`], false));
+  if (contextAttention !== null && joined) {
+    return new JoinedLayer({
+      attention: packed(contextAttention),
+      output: compute.projectionAdd(projection("o_proj")),
+      gated: compute.gatedUnit(norm("post_attention_layernorm"), mlp("gate_proj"), mlp("up_proj"), "silu"),
+      down: compute.projectionAdd(mlp("down_proj")),
+    });
+  }
+  const stock = () =>
+    new BlockAttention(backbone, mask, rope, {
+      query: compute.linear(queries()),
+      keyValue: compute.linear(keyValue()),
+      output: compute.linear(projection("o_proj")),
+      queryNorm: norm("self_attn.q_norm"),
+      keyNorm: norm("self_attn.k_norm"),
+      sinks: sinkBias(),
+    });
   const convolution = (name: string) => {
     if (conv === null) return null;
     const kernel = compute.linear(weights.linear([`${at}.${name}.kernel_projection`], false, false));
     return new DynamicConv(conv, weights.array(`${at}.${name}.base_kernel`), kernel);
   };
   const gemma = () => ({
-    beforeMlp: weights.norm(`${at}.pre_feedforward_layernorm`),
-    afterMlp: weights.norm(`${at}.post_feedforward_layernorm`),
+    beforeMlp: norm("pre_feedforward_layernorm"),
+    afterMlp: norm("post_feedforward_layernorm"),
     factor: weights.array(`${at}.layer_scalar`),
   });
-  return new DraftLayer({
-    inputNorm: weights.norm(`${at}.input_layernorm`),
-    postAttentionNorm: weights.norm(`${at}.post_attention_layernorm`),
-    attention: new BlockAttention(backbone, mask, rope, {
-      query: attention(["q_proj"]),
-      keyValue: attention(valuesFromKeys ? ["k_proj"] : ["k_proj", "v_proj"]),
-      output: attention(["o_proj"]),
-      queryNorm: weights.norm(`${at}.self_attn.q_norm`),
-      keyNorm: weights.norm(`${at}.self_attn.k_norm`),
-      sinks: sinks ? weights.array(`${at}.self_attn.attention_sink_bias`) : NONE,
-    }),
-    gate: mlp("gate_proj"),
-    up: mlp("up_proj"),
-    down: mlp("down_proj"),
+  return new PlainLayer({
+    inputNorm: norm("input_layernorm"),
+    postAttentionNorm: norm("post_attention_layernorm"),
+    attention: contextAttention === null ? stock() : packed(contextAttention),
+    gate: compute.linear(mlp("gate_proj")),
+    up: compute.linear(mlp("up_proj")),
+    down: compute.linear(mlp("down_proj")),
     gemma: family === "gemma4" ? gemma() : null,
     attentionConv: convolution("attention_conv"),
     mlpConv: convolution("mlp_conv"),

@@ -22,7 +22,7 @@ export interface HeadMaterial {
   readonly dir: string;
   readonly weights: DrafterWeights;
   readonly target: TargetParts;
-  readonly compute: Pick<Compute, "embedding" | "linear">;
+  readonly compute: Pick<Compute, "embedding" | "linear" | "greedyWalk">;
 }
 
 export function buildHead(settings: DrafterSettings, material: HeadMaterial): BlockHead {
@@ -32,11 +32,6 @@ export function buildHead(settings: DrafterSettings, material: HeadMaterial): Bl
 function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHead {
   const { weights, target, compute } = material;
   const { backbone, markov, confidence, vocab } = settings;
-  const joint = () => {
-    if (markov === null || markov.type === "vanilla") return null;
-    const name = markov.type === "gated" ? "gate_proj" : "joint_proj";
-    return compute.linear(weights.linear([`markov_head.${name}`], true));
-  };
   return new DSparkHead({
     embedding: settings.ownEmbed ? compute.embedding(weights.matrix(["embed_tokens"])) : null,
     embedScale: backbone.family === "gemma4" ? Math.sqrt(backbone.hidden) : 1,
@@ -45,16 +40,7 @@ function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHea
     vocab,
     vocabulary: buildVocabulary(settings, material),
     softcap: settings.softcap,
-    markov:
-      markov === null
-        ? null
-        : new MarkovHead({
-            before: compute.embedding(weights.matrix(["markov_head.markov_w1"])),
-            after: compute.linear(weights.linear(["markov_head.markov_w2"], false)),
-            joint: joint(),
-            type: markov.type,
-            rank: markov.rank,
-          }),
+    markov: markov === null ? null : buildMarkov(markov, material),
     confidence:
       confidence === null
         ? null
@@ -64,6 +50,20 @@ function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHea
           ),
     slotOffsets: settings.logSnr === null ? NONE : slotOffsets(settings.block, weights),
   });
+}
+
+function buildMarkov(
+  { type, rank }: NonNullable<DSparkSettings["markov"]>,
+  { weights, compute }: HeadMaterial,
+): MarkovHead {
+  const before = compute.embedding(weights.matrix(["markov_head.markov_w1"]));
+  const after = compute.linear(weights.linear(["markov_head.markov_w2"], false));
+  if (type === "vanilla") {
+    return new MarkovHead({ before, after, joint: null, type, rank, greedy: compute.greedyWalk(before, after) });
+  }
+  const name = type === "gated" ? "gate_proj" : "joint_proj";
+  const joint = compute.linear(weights.linear([`markov_head.${name}`], true));
+  return new MarkovHead({ before, after, joint, type, rank, greedy: null });
 }
 
 /** Maps draft ids to the target's; a table that leaves the target's vocabulary or names an id twice is refused. */

@@ -16,7 +16,23 @@ export interface KeysValues {
   readonly values: MlxArray;
 }
 
-export class ContextLayer {
+/** One row's keys and values in one layer of a drafter, in position order. */
+export interface Context {
+  /** Position after the last row. */
+  readonly end: number;
+  /** Rows held. */
+  readonly held: number;
+  readonly bytes: number;
+  /** Ends the context at `length`; where older rows are gone it is then empty. */
+  trim(length: number): void;
+  /** All rows held, rotated keys and values [1, Hkv, n, D]; null when there are none. */
+  all(): KeysValues | null;
+  /** The arrays to evaluate with a round, so that no graph grows behind them. */
+  arrays(): readonly MlxArray[];
+  dispose(): void;
+}
+
+export class ContextLayer implements Context {
   private buffers: KeysValues | null = null;
   private capacity = 0;
   private rows = 0;
@@ -32,12 +48,10 @@ export class ContextLayer {
     private first: number,
   ) {}
 
-  /** Position after the last row. */
   get end(): number {
     return this.first + this.rows;
   }
 
-  /** Rows held. */
   get held(): number {
     return this.rows;
   }
@@ -58,12 +72,10 @@ export class ContextLayer {
     return this.view(this.write(k, v), this.rows - shown, this.rows + dim(k, 2));
   }
 
-  /** Views of all rows held; null when there are none. */
   all(): KeysValues | null {
     return this.buffers === null || this.rows === 0 ? null : this.view(this.buffers, 0, this.rows);
   }
 
-  /** Ends the context at `length`; where older rows are gone it is then empty. */
   trim(length: number): void {
     if (length > this.end) throw new RangeError(`cannot trim a context of ${this.end} to ${length}`);
     this.rows = Math.max(0, length - this.first);

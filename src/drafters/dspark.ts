@@ -61,7 +61,11 @@ export class DSparkHead implements BlockHead {
   }
 
   choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): Proposal {
-    return this.walk(logits, hidden, anchor, law);
+    const { vocabulary, markov, confidence } = this.parts;
+    const greedy = law.kind === "greedy" && law.bias === null && vocabulary.sameIds ? (markov?.greedy ?? null) : null;
+    if (greedy === null) return this.walk(logits, hidden, anchor, law);
+    const { ids, features } = greedy(logits, anchor, vocabulary.clipped(dim(logits, 1), law.vocab));
+    return { count: dim(logits, 0), ids, q: null, confidence: confidence?.logits(hidden, features) ?? null };
   }
 
   /** As `choose`, with the logits of every step. */

@@ -1,10 +1,13 @@
-/** One layer of a drafter: pre-norm attention and MLP in qwen's or gemma-4's order of norms. drafters.md §2. */
+/**
+ * One layer of a drafter: pre-norm attention and MLP in qwen's or gemma-4's order of norms. drafters.md §2. A qwen layer
+ * can be made of the blocks in which a backend joins ops; convolutions and gemma-4's norms stand between those.
+ */
 import { free, type MlxArray } from "../mlx/array.ts";
 import { add, multiply, rmsNorm } from "../mlx/ops.ts";
-import type { Linear } from "../nn/compute.ts";
+import type { GatedUnit, Linear, ProjectionAdd } from "../nn/compute.ts";
 import { activate } from "../nn/stock.ts";
 import type { NormWeights } from "../nn/weights.ts";
-import type { BlockAttention } from "./attention.ts";
+import type { DraftAttention } from "./attention.ts";
 import type { DynamicConv } from "./conv.ts";
 
 /** Norms of outputs, and the factor of the whole layer: gemma-4 only. */
@@ -19,7 +22,7 @@ export interface LayerParts {
   readonly inputNorm: NormWeights;
   /** qwen: before the MLP; gemma-4: of the attention's output. */
   readonly postAttentionNorm: NormWeights;
-  readonly attention: BlockAttention;
+  readonly attention: DraftAttention;
   readonly gate: Linear;
   readonly up: Linear;
   readonly down: Linear;
@@ -28,14 +31,21 @@ export interface LayerParts {
   readonly mlpConv: DynamicConv | null;
 }
 
-export class DraftLayer {
+export interface DraftLayer {
+  readonly attention: DraftAttention;
+  /** h [R·width, H]; `attend` is `attention` over the rows' contexts. */
+  apply(h: MlxArray, width: number, attend: (x: MlxArray) => MlxArray): MlxArray;
+  dispose(): void;
+}
+
+/** Of whole ops: each has its place between any others. */
+export class PlainLayer implements DraftLayer {
   constructor(private readonly parts: LayerParts) {}
 
-  get attention(): BlockAttention {
+  get attention(): DraftAttention {
     return this.parts.attention;
   }
 
-  /** h [R·width, H]; `attend` is the attention over the rows' contexts, of normed slots. */
   apply(h: MlxArray, width: number, attend: (x: MlxArray) => MlxArray): MlxArray {
     const { inputNorm, postAttentionNorm, gemma, attentionConv, mlpConv } = this.parts;
     const input = normed(h, inputNorm);
@@ -67,6 +77,34 @@ export class DraftLayer {
   }
 }
 
-export function normed(x: MlxArray, norm: NormWeights): MlxArray {
+export interface JoinedParts {
+  /** With the norm of its input, without the projection of its output. */
+  readonly attention: DraftAttention;
+  readonly output: ProjectionAdd;
+  /** With the norm of its input. */
+  readonly gated: GatedUnit;
+  readonly down: ProjectionAdd;
+}
+
+/** A qwen layer of joined ops. */
+export class JoinedLayer implements DraftLayer {
+  constructor(private readonly parts: JoinedParts) {}
+
+  get attention(): DraftAttention {
+    return this.parts.attention;
+  }
+
+  apply(h: MlxArray, _: number, attend: (x: MlxArray) => MlxArray): MlxArray {
+    const middle = this.parts.output.apply(attend(h), h);
+    return this.parts.down.apply(this.parts.gated.apply(middle), middle);
+  }
+
+  dispose(): void {
+    const { attention, output, gated, down } = this.parts;
+    for (const part of [attention, output, gated, down]) part.dispose();
+  }
+}
+
+function normed(x: MlxArray, norm: NormWeights): MlxArray {
   return rmsNorm(x, norm.weight, norm.eps);
 }

@@ -5,7 +5,7 @@
  */
 import { concatenate, dim, dtypeOf, type MlxArray, scalar } from "../mlx/array.ts";
 import { add, multiply, sigmoid, slice, subtract, tanh, zeros } from "../mlx/ops.ts";
-import type { Embedding, Linear } from "../nn/compute.ts";
+import type { Embedding, GreedyWalk, Linear } from "../nn/compute.ts";
 
 export interface MarkovParts {
   /** W1 [V, r], by target ids. */
@@ -16,10 +16,16 @@ export interface MarkovParts {
   readonly joint: Linear | null;
   readonly type: "vanilla" | "gated" | "rnn";
   readonly rank: number;
+  /** The plain kind's whole walk as one op, equal to its steps; null: there is none. */
+  readonly greedy: GreedyWalk | null;
 }
 
 export class MarkovHead {
   constructor(private readonly parts: MarkovParts) {}
+
+  get greedy(): GreedyWalk | null {
+    return this.parts.greedy;
+  }
 
   /** Features of the token before, ids [1] → [1, r]. */
   features(ids: MlxArray): MlxArray {

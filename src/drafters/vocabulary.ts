@@ -17,6 +17,11 @@ export class DraftVocabulary {
     private readonly targetVocab: number,
   ) {}
 
+  /** Draft ids are the target's. */
+  get sameIds(): boolean {
+    return this.ids === null;
+  }
+
   /** Logits [n, any] → those of the drafter's own ids [n, width]: a borrowed head may know more. */
   own(logits: MlxArray): MlxArray {
     return dim(logits, 1) === this.width ? logits : slice(logits, [0, 0], [dim(logits, 0), this.width]);
@@ -24,8 +29,13 @@ export class DraftVocabulary {
 
   /** Logits [n, any] → [n, width known to drafter and target]; `vocab`: the target's width without padding. */
   clip(logits: MlxArray, vocab: number): MlxArray {
-    const most = this.ids === null ? Math.min(this.width, vocab) : this.width;
-    return dim(logits, 1) <= most ? logits : slice(logits, [0, 0], [dim(logits, 0), most]);
+    const most = this.clipped(dim(logits, 1), vocab);
+    return dim(logits, 1) === most ? logits : slice(logits, [0, 0], [dim(logits, 0), most]);
+  }
+
+  /** Columns that `clip` leaves of `columns`. */
+  clipped(columns: number, vocab: number): number {
+    return Math.min(columns, this.width, this.ids === null ? vocab : this.width);
   }
 
   /** The columns of a row of the target's vocabulary [1, vocab] that belong to clipped logits. */

@@ -126,6 +126,10 @@ export const symbols = {
   dspark_cpu_kv_first: { args: ["ptr"], returns: "i32" },
   dspark_cpu_kv_fork: { args: ["ptr", "ptr"], returns: "i32" },
   dspark_cpu_attend: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_append: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_attend_block: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "i32", "bool", "bool", "ptr"], returns: "i32" },
+  dspark_cpu_kv_read: { args: ["ptr", "ptr", "ptr", "i32", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_greedy_walk: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
 } as const satisfies Record<string, FFIFunction>;
 
 export interface Native {
@@ -247,4 +251,8 @@ export interface Native {
   dspark_cpu_kv_first(kv: Handle): number;
   dspark_cpu_kv_fork(res: Address, kv: Handle): number;
   dspark_cpu_attend(res: Address, token: Address, attention: Handle, qkv: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
+  dspark_cpu_append(token: Address, attention: Handle, kv: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
+  dspark_cpu_attend_block(res: Address, attention: Handle, qkv: Handle, rope: Handle, rows: Address, rowCount: number, causal: boolean, windowed: boolean, s: Handle): number;
+  dspark_cpu_kv_read(res: Address, kv: Handle, after: Handle, from: number, to: number, s: Handle): number;
+  dspark_cpu_greedy_walk(ids: Address, features: Address, base: Handle, anchor: Handle, before: Handle, after: Handle, width: number, s: Handle): number;
 }

@@ -3,7 +3,7 @@
  * ledger stands before the compute backend and remembers the blocks that a model makes.
  */
 import { type MlxArray, NONE } from "../mlx/array.ts";
-import type { Block, Compute, SelfAttentionSpec } from "./compute.ts";
+import type { Block, Compute, ContextAttentionSpec, SelfAttentionSpec } from "./compute.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
 
 export class BlockLedger {
@@ -17,17 +17,22 @@ export class BlockLedger {
     inner: Compute,
     private readonly handOver: (taken: readonly MlxArray[]) => void,
   ) {
+    const { contextAttention } = inner;
     this.compute = {
       name: inner.name,
       stateLayout: inner.stateLayout,
       embedding: (table) => this.enter(inner.embedding(table), ofMatrix(table)),
       linear: (linear) => this.enter(inner.linear(linear), ofLinear(linear)),
+      norm: (norm) => this.enter(inner.norm(norm), ofNorm(norm)),
       projectionAdd: (linear) => this.enter(inner.projectionAdd(linear), ofLinear(linear)),
       gatedUnit: (norm, gate, up, activation) =>
         this.enter(inner.gatedUnit(norm, gate, up, activation), [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up)]),
       selfAttention: (spec) => this.enter(inner.selfAttention(spec), ofAttention(spec)),
       head: (norm, head, embedding) =>
         this.enter(inner.head(norm, head, embedding), [...ofNorm(norm), ...(head === null ? [] : ofLinear(head))]),
+      contextAttention:
+        contextAttention === null ? null : (spec) => this.enter(contextAttention(spec), ofContextAttention(spec)),
+      greedyWalk: (before, after) => inner.greedyWalk(before, after),
     };
   }
 
@@ -57,4 +62,8 @@ function ofNorm(norm: NormWeights | null): MlxArray[] {
 
 function ofAttention({ norm, q, k, v, qNorm, kNorm }: SelfAttentionSpec): MlxArray[] {
   return [...ofNorm(norm), ...ofLinear(q), ...ofLinear(k), ...ofLinear(v), ...ofNorm(qNorm), ...ofNorm(kNorm)];
+}
+
+function ofContextAttention({ norm, q, keyValue, qNorm, kNorm, sinks }: ContextAttentionSpec): MlxArray[] {
+  return [...ofNorm(norm), ...ofLinear(q), ...ofLinear(keyValue), ...ofNorm(qNorm), ...ofNorm(kNorm), sinks];
 }

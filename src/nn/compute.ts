@@ -6,6 +6,7 @@
  * Activations are flat: x [R, features], one row for each token of the step, whichever sequence it belongs to.
  */
 import type { MlxArray } from "../mlx/array.ts";
+import type { AttendedRow, BlockVisibility } from "../mlx/cpu.ts";
 import type { StateLayout, StepBatch } from "./layer-state.ts";
 import type { RopeSpec } from "./rope.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
@@ -34,6 +35,11 @@ export interface ProjectionAdd extends Block {
 
 /** x [R, in] → act(gate(norm(x))) · up(norm(x)) [R, hidden]. */
 export interface GatedUnit extends Block {
+  apply(x: MlxArray): MlxArray;
+}
+
+/** x [R, features] → its RMS norm. */
+export interface Norm extends Block {
   apply(x: MlxArray): MlxArray;
 }
 
@@ -69,6 +75,39 @@ export interface SelfAttention extends Block {
   apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray;
 }
 
+/** Attention of blocks that are not appended, over keys and values that other rows make: what a drafter does. */
+export interface ContextAttentionSpec extends Omit<SelfAttentionSpec, "norm" | "k" | "v" | "rope"> {
+  /** Of a block's input; null: it comes normed. */
+  readonly norm: NormWeights | null;
+  /** The projection of queries gives each head's query and gate; sigmoid(gate) multiplies the head's output. */
+  readonly gated: boolean;
+  /** Keys above values; keys alone when values come from them. */
+  readonly keyValue: LinearWeights;
+  readonly valuesFromKeys: boolean;
+  /** Epsilon of the values' norm, which has no weight; null: they are not normed. */
+  readonly valueEps: number | null;
+  readonly rope: RopeSpec;
+  /** [heads], or NONE. */
+  readonly sinks: MlxArray;
+}
+
+export interface ContextAttention extends Block {
+  /**
+   * Appends the keys and values of one sequence's tokens, from c [count, in] as it is; `batch` gives their positions.
+   * Returns the array that stands for it, for the row's next `after`.
+   */
+  append(c: MlxArray, batch: StepBatch, row: AttendedRow): MlxArray;
+  /** x [R, in], the slots of all blocks → [R, heads·headDim]; `batch` gives their positions. */
+  attend(x: MlxArray, batch: StepBatch, rows: readonly AttendedRow[], visible: BlockVisibility): MlxArray;
+}
+
+/**
+ * A greedy walk of a plain Markov head over a draft as one op: base [count, width or more] float32, anchor int32 or uint32
+ * [1] → ids uint32 [count], the first largest logit of each step among `width` columns, and the features of the id before
+ * each, [count, rank].
+ */
+export type GreedyWalk = (base: MlxArray, anchor: MlxArray, width: number) => { ids: MlxArray; features: MlxArray };
+
 export type Activation = "silu" | "gelu_tanh";
 
 export interface Compute {
@@ -78,9 +117,14 @@ export interface Compute {
   readonly stateLayout: StateLayout;
   embedding(table: Matrix): Embedding;
   linear(linear: LinearWeights): Linear;
+  norm(norm: NormWeights): Norm;
   projectionAdd(linear: LinearWeights): ProjectionAdd;
   gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;
   selfAttention(spec: SelfAttentionSpec): SelfAttention;
   /** `head` null: tied, the logits are `embedding.project`. */
   head(norm: NormWeights, head: LinearWeights | null, embedding: Embedding): Head;
+  /** null: made of other blocks (drafters/attention.ts). */
+  readonly contextAttention: ((spec: ContextAttentionSpec) => ContextAttention) | null;
+  /** Over W1 [ids, rank] and W2 [ids, rank], which stay their holder's; null: step by step (drafters/dspark.ts). */
+  greedyWalk(before: Embedding, after: Linear): GreedyWalk | null;
 }

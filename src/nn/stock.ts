@@ -32,6 +32,10 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
     stateLayout: "arrays",
     embedding: (table) => stockEmbedding(table, activationDtype),
     linear: (weights) => new StockLinear(weights),
+    norm: (norm) => ({
+      apply: (x) => rmsNorm(x, norm.weight, norm.eps),
+      dispose: () => freeNorm(norm),
+    }),
     projectionAdd: (weights) => {
       const linear = new StockLinear(weights);
       return {
@@ -55,6 +59,8 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
       };
     },
     selfAttention: (spec) => new StockSelfAttention(spec),
+    contextAttention: null,
+    greedyWalk: () => null,
     head: (norm, weights, embedding) => {
       const own = weights === null ? null : new StockLinear(weights);
       const normed = (x: MlxArray) => rmsNorm(x, norm.weight, norm.eps);

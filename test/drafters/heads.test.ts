@@ -68,6 +68,7 @@ function markovHead(type: "vanilla" | "gated" | "rnn"): MarkovHead {
     joint: joint === null ? null : stock.linear(linear(`${joint}_w`, `${joint}_b`)),
     type,
     rank: vector("markov_w1").shape[1] ?? 0,
+    greedy: null,
   });
 }
 

@@ -222,13 +222,28 @@ test.each([0, 3, 9, 15])("a load that fails after %i blocks leaves nothing behin
   const before = [liveArrays(), liveCpuObjects()];
   for (const inner of [STOCK.compute, fusedCompute()]) {
     let left = blocks;
-    const linear: Compute["linear"] = (weights) => {
-      if (left-- <= 0) throw new Error("out of memory");
-      return inner.linear(weights);
+    const limited =
+      <A extends unknown[], B>(make: (...parts: A) => B) =>
+      (...parts: A): B => {
+        if (left-- <= 0) throw new Error("out of memory");
+        return make(...parts);
+      };
+    const { embedding, linear, norm, projectionAdd, gatedUnit, contextAttention } = inner;
+    const compute: Compute = {
+      ...inner,
+      embedding: limited(embedding),
+      linear: limited(linear),
+      norm: limited(norm),
+      projectionAdd: limited(projectionAdd),
+      gatedUnit: limited(gatedUnit),
+      contextAttention: contextAttention === null ? null : limited(contextAttention),
     };
-    const options = { compute: { ...inner, linear }, dtype: null, bits: 4 } as const;
-    expect(() => loadDrafter(drafterSource("dspark_gemma4"), target, options)).toThrow("out of memory");
-    expect([liveArrays(), liveCpuObjects()]).toEqual(before);
+    for (const name of ["dspark_gemma4", "dspark_native"]) {
+      left = blocks;
+      const load = () => loadDrafter(drafterSource(name), target, { compute, dtype: null, bits: 4 });
+      expect(load).toThrow("out of memory");
+      expect([liveArrays(), liveCpuObjects()]).toEqual(before);
+    }
   }
 });
 

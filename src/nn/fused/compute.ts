@@ -7,6 +7,7 @@ import type { MlxArray } from "../../mlx/array.ts";
 import {
   cpuIsa,
   freePackedMatrix,
+  greedyWalk,
   normGateUp,
   normMatmul,
   type PackedMatrix,
@@ -15,8 +16,19 @@ import {
   packedNorm,
   packedRows,
 } from "../../mlx/cpu.ts";
-import type { Activation, Compute, Embedding, GatedUnit, Head, Linear, ProjectionAdd } from "../compute.ts";
+import type {
+  Activation,
+  Compute,
+  Embedding,
+  GatedUnit,
+  GreedyWalk,
+  Head,
+  Linear,
+  Norm,
+  ProjectionAdd,
+} from "../compute.ts";
 import type { LinearWeights, Matrix, NormWeights } from "../weights.ts";
+import { FusedContextAttention } from "./context-attention.ts";
 import { FusedSelfAttention } from "./self-attention.ts";
 import { freeNorm, packLinears, packTable, widenNorm } from "./weights.ts";
 
@@ -26,11 +38,19 @@ export function fusedCompute(): Compute {
     stateLayout: "packed",
     embedding: (table) => new FusedEmbedding(table),
     linear: (weights) => new FusedLinear(weights),
+    norm: (norm) => new FusedNorm(norm),
     projectionAdd: (weights) => new FusedProjectionAdd(weights),
     gatedUnit: (norm, gate, up, activation) => new FusedGatedUnit(norm, gate, up, activation),
     selfAttention: (spec) => new FusedSelfAttention(spec),
+    contextAttention: (spec) => new FusedContextAttention(spec),
+    greedyWalk: walkOver,
     head: (norm, weights, embedding) => new FusedHead(norm, weights, embedding),
   };
+}
+
+function walkOver(before: Embedding, after: Linear): GreedyWalk | null {
+  if (!(before instanceof FusedEmbedding && after instanceof FusedLinear)) return null;
+  return (base, anchor, width) => greedyWalk(base, anchor, before.table, after.matrix, width);
 }
 
 class FusedEmbedding implements Embedding {
@@ -54,7 +74,7 @@ class FusedEmbedding implements Embedding {
 }
 
 class FusedLinear implements Linear {
-  private readonly matrix: PackedMatrix;
+  readonly matrix: PackedMatrix;
 
   constructor(weights: LinearWeights) {
     [this.matrix] = packLinears([weights]) as [PackedMatrix];
@@ -66,6 +86,22 @@ class FusedLinear implements Linear {
 
   dispose(): void {
     freePackedMatrix(this.matrix);
+  }
+}
+
+class FusedNorm implements Norm {
+  private readonly weights: NormWeights;
+
+  constructor(norm: NormWeights) {
+    this.weights = widenNorm(norm);
+  }
+
+  apply(x: MlxArray): MlxArray {
+    return packedNorm(x, this.weights.weight, this.weights.eps);
+  }
+
+  dispose(): void {
+    freeNorm(this.weights);
   }
 }
 
