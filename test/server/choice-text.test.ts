@@ -1,6 +1,7 @@
 /** The text chain of one row, on its own: whatever the cuts, text and tokens come out whole and in order. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import type { TokenLogprob } from "../../src/engine/protocol.ts";
 import type { ChoiceToken } from "../../src/server/generation/events.ts";
 import { mergeBounded, SILENCE, withSilence } from "../../src/server/generation/merge.ts";
 import { ChoiceText } from "../../src/text/choice-text.ts";
@@ -17,11 +18,11 @@ interface Outcome {
   readonly pieces: readonly string[];
   readonly carried: readonly (readonly ChoiceToken[])[];
   readonly rest: readonly ChoiceToken[];
-  readonly chain: ChoiceText;
+  readonly chain: ChoiceText<TokenLogprob>;
 }
 
 function run(ids: readonly number[], stops: readonly string[], step: number): Outcome {
-  const chain = new ChoiceText(new ByteText().detokenizer(), new StopMatcher(stops), silent);
+  const chain = new ChoiceText<TokenLogprob>(new ByteText().detokenizer(), new StopMatcher(stops), silent);
   const pieces: string[] = [];
   const carried: (readonly ChoiceToken[])[] = [];
   const take = (released: { readonly text: string; readonly tokens: readonly ChoiceToken[] }) => {

@@ -34,7 +34,7 @@ export async function* runJob(job: GenerationJob, context: RunContext): AsyncGen
 
 async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
   const { engine, text, ticket, signal } = context;
-  const chain = new ChoiceText(text.detokenizer(), new StopMatcher(job.stops), job.silentIds);
+  const chain = new ChoiceText<TokenLogprob>(text.detokenizer(), new StopMatcher(job.stops), job.silentIds);
   const stopped = new AbortController();
   let started = false;
   let ended = false;
