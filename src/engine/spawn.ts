@@ -45,8 +45,13 @@ interface PendingLoad {
   readonly onProgress: ((progress: LoadProgress) => void) | undefined;
 }
 
-export function spawnEngine(nativeFolder: string): EngineClient {
-  return new WorkerEngine(nativeFolder);
+export interface SpawnOptions {
+  /** Whether an idle engine keeps the process alive; default true. A busy one always does. */
+  readonly holdsProcess?: boolean;
+}
+
+export function spawnEngine(nativeFolder: string, { holdsProcess = true }: SpawnOptions = {}): EngineClient {
+  return new WorkerEngine(nativeFolder, holdsProcess);
 }
 
 class WorkerEngine implements EngineClient {
@@ -58,12 +63,16 @@ class WorkerEngine implements EngineClient {
   private readonly statsWaiting = new Map<number, PendingStats>();
   private pendingLoad: PendingLoad | null = null;
   private statsSeq = 0;
+  private ending = false;
   private readonly ended: Promise<void>;
   private signalEnd: () => void = () => undefined;
   /** Set once the thread is gone; every later call fails with it. */
   private gone: WireError | null = null;
 
-  constructor(nativeFolder: string) {
+  constructor(
+    nativeFolder: string,
+    private readonly holdsProcess: boolean,
+  ) {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
     this.ended = new Promise((resolve) => {
@@ -78,6 +87,16 @@ class WorkerEngine implements EngineClient {
       this.lost(`the engine thread failed: ${error instanceof Error ? error.message : String(error)}`);
     });
     this.worker.on("exit", () => this.lost("the engine thread has ended"));
+    if (!holdsProcess) this.worker.unref();
+    this.holdWhileBusy();
+  }
+
+  /** The port keeps the process alive as long as somebody waits for what comes through it. */
+  private holdWhileBusy(): void {
+    if (this.holdsProcess) return;
+    const waits = this.running.size + this.replaying.size + this.statsWaiting.size > 0;
+    if (waits || this.pendingLoad !== null || this.ending) this.port.ref();
+    else this.port.unref();
   }
 
   load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo> {
@@ -135,6 +154,7 @@ class WorkerEngine implements EngineClient {
   }
 
   async shutdown(drainMs: number): Promise<void> {
+    this.ending = true;
     if (this.gone === null) this.send({ type: "shutdown", drainMs });
     await this.ended;
     await this.worker.terminate();
@@ -142,9 +162,15 @@ class WorkerEngine implements EngineClient {
 
   private send(message: ToEngine): void {
     this.port.postMessage(message);
+    this.holdWhileBusy();
   }
 
   private receive(message: FromEngine): void {
+    this.accept(message);
+    if (this.gone === null) this.holdWhileBusy();
+  }
+
+  private accept(message: FromEngine): void {
     switch (message.type) {
       case "load_progress":
         if (this.status.state === "loading") this.status = { ...this.status, progress: message.progress };

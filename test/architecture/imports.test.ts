@@ -26,7 +26,8 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   server: ["engine", "text", "machine"],
   cli: ["server", "engine", "hub", "machine", "text", "checkpoint"],
   "main.ts": ["cli"],
-  "index.ts": ["engine", "decoding", "models", "drafters", "text", "hub"],
+  library: ["engine", "decoding", "models", "drafters", "text", "hub"],
+  "index.ts": ["library", "engine", "decoding", "models", "drafters", "text", "hub"],
 };
 
 /** Of `engine` the server sees only these. */
