@@ -183,7 +183,7 @@ describe("cancelled", () => {
 
 describe("not alone", () => {
   test("two processes at once: each byte is fetched once", async () => {
-    slowDown(1_000_000);
+    slowDown(400_000);
     const children = [spawn("org/big"), spawn("org/big")];
     const texts = await Promise.all(children.map((child) => new Response(child.stderr).text()));
     expect(await Promise.all(children.map((child) => child.exited))).toEqual([0, 0]);
