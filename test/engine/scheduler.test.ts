@@ -273,7 +273,7 @@ describe.each(["graph", "dispatch", "device"] as const)("a forward that fails (%
   test("on and off, for long: no handle is lost", () => {
     const { scheduler, watch, posted, run } = harness(inner, { maxBatch: 3 });
     let seen = 0;
-    watch.breaks = () => (++seen % 7 === 0 ? how : null);
+    watch.breaks = () => (++seen % 7 === 0 && (how !== "device" || seen === 7) ? how : null);
     const asked = Array.from({ length: 40 }, (_, i) =>
       request({ maxNewTokens: 5, topLogprobs: i % 3, sampling: { ...GREEDY, temperature: i % 2, presencePenalty: 1 } }),
     );

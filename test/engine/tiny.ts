@@ -15,7 +15,11 @@ import { chooseCompute } from "../../src/nn/select.ts";
 import { goldenRoot } from "../support/golden.ts";
 import { GREEDY } from "../support/sampling.ts";
 
-/** Where a broken forward fails: while its graph is built, when it is handed to the device, or on the device. */
+/**
+ * Where a broken forward fails: while its graph is built, when it is handed to the device, or on the device. MLX counts a
+ * task that failed on the device as running for ever, and with more than ten of those in a process it may wait for one to
+ * end: all tests together break fewer.
+ */
 export type Breakage = "graph" | "dispatch" | "device";
 
 /** Watches the forwards of `inner` and breaks those that `breaks` chooses. */
