@@ -17,8 +17,8 @@ import { GREEDY } from "../support/sampling.ts";
 
 /**
  * Where a broken forward fails: while its graph is built, when it is handed to the device, or on the device. MLX counts a
- * task that failed on the device as running for ever, and with more than ten of those in a process it may wait for one to
- * end: all tests together break fewer.
+ * task that failed on the device as running for ever, and with two of those in a process its limit on running tasks can
+ * wait for one that never ends: in all tests of the process together, one is broken there.
  */
 export type Breakage = "graph" | "dispatch" | "device";
 
