@@ -4,7 +4,8 @@
  *
  * Usage: bun bench/setup.ts
  */
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { requireTools, run } from "../tools/setup/run.ts";
 import { peers } from "./versions.ts";
@@ -12,7 +13,8 @@ import { peers } from "./versions.ts";
 const build = join(import.meta.dir, "../build");
 const venv = join(build, "bench-venv");
 const stamp = join(venv, "installed.txt");
-const llamaStamp = join(venv, "installed-llama.txt");
+const llama = join(build, "bench-llama");
+const llamaStamp = join(llama, "installed.txt");
 
 /** MLX's wheel for Linux without CUDA is an extra of its own. */
 const requirements = [
@@ -20,9 +22,16 @@ const requirements = [
   `mlx-lm==${peers.mlxLm}`,
 ];
 
-/** Built for this very processor, as its users are told to; without the programs that come with it. */
-const LLAMA_OPTIONS = ["GGML_NATIVE=ON", "LLAVA_BUILD=OFF"].map((option) => `-D${option}`).join(" ");
-const llamaRequirement = `llama-cpp-python==${peers.llamaCppPython}`;
+/** llama.cpp for this very processor; the library alone, without the programs that come with it. */
+const LLAMA_OPTIONS = [
+  "CMAKE_BUILD_TYPE=Release",
+  "BUILD_SHARED_LIBS=ON",
+  "GGML_NATIVE=ON",
+  "LLAMA_BUILD_COMMON=OFF",
+  "LLAMA_BUILD_EXAMPLES=OFF",
+  "LLAMA_BUILD_TESTS=OFF",
+  "LLAMA_BUILD_TOOLS=OFF",
+].map((option) => `-D${option}`);
 
 function records(file: string, text: string): boolean {
   return existsSync(file) && readFileSync(file, "utf8") === text;
@@ -42,21 +51,40 @@ export function benchPython(): string {
   return python;
 }
 
-/** The same, with llama.cpp beside it, which is compiled for this machine. Returns its Python. */
-export function benchPythonWithLlama(): string {
-  const python = benchPython();
-  const wanted = `${llamaRequirement} ${LLAMA_OPTIONS}`;
-  if (records(llamaStamp, wanted)) return python;
-  requireTools(["c++", "cmake"]);
-  console.error(`bench: building ${llamaRequirement} into build/bench-venv (once, some ten minutes)`);
-  const install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-cache-dir"];
-  // Without its own dependencies but those that its module imports: MLX's numpy must stay what mlx-lm wants.
-  run([python, "-m", "pip", "install", "--quiet", "diskcache", "jinja2", "numpy", "typing-extensions"]);
-  run([python, ...install, "--no-binary", "llama-cpp-python", llamaRequirement], undefined, {
-    CMAKE_ARGS: LLAMA_OPTIONS,
-  });
-  writeFileSync(llamaStamp, wanted);
-  return python;
+/** Where Python finds llama.cpp: its program, and what its environment must hold. */
+export interface LlamaPython {
+  readonly python: string;
+  readonly environment: Readonly<Record<string, string>>;
 }
 
-if (import.meta.main) console.log(benchPythonWithLlama());
+/** Brings llama.cpp as well: the package of its bindings carries its source, which is compiled here. */
+export function benchPythonWithLlama(): LlamaPython {
+  const python = benchPython();
+  const native = join(llama, "native");
+  const result = { python, environment: { LLAMA_CPP_LIB_PATH: join(native, "bin") } };
+  const version = peers.llamaCppPython;
+  const wanted = [readFileSync(stamp, "utf8"), version, ...LLAMA_OPTIONS].join("\n");
+  if (records(llamaStamp, wanted)) return result;
+  requireTools(["c++", "cmake"]);
+  console.error(
+    `bench: building llama.cpp (llama-cpp-python ${version}) in build/bench-llama (once, some ten minutes)`,
+  );
+  rmSync(llama, { recursive: true, force: true });
+  mkdirSync(llama, { recursive: true });
+  const pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"];
+  const requirement = `llama-cpp-python==${version}`;
+  run([...pip, "download", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", llama, requirement]);
+  const source = `llama_cpp_python-${version}`;
+  run(["tar", "-xzf", `${source}.tar.gz`], llama);
+  run([...pip, "install", "--force-reinstall", "--no-deps", join(llama, source)], llama, {
+    CMAKE_ARGS: "-DLLAMA_BUILD=OFF",
+  });
+  // What the bindings import beside what mlx-lm has brought.
+  run([...pip, "install", "diskcache", "typing-extensions"]);
+  run(["cmake", "-S", join(llama, source, "vendor/llama.cpp"), "-B", native, ...LLAMA_OPTIONS]);
+  run(["cmake", "--build", native, "--target", "llama", "--parallel", String(availableParallelism())]);
+  writeFileSync(llamaStamp, wanted);
+  return result;
+}
+
+if (import.meta.main) console.log(benchPythonWithLlama().python);

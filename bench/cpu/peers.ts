@@ -3,24 +3,29 @@
  * same weights and in its best format, and against mlx-lm in float32; the hand-made forward on the same kernels shows what
  * graph and FFI cost. In strict turns, in an order that moves on by one side every rotation. See README.md.
  *
- * Usage: bun bench/cpu/peers.ts [--short] [--rounds N]
+ * Usage: bun bench/cpu/peers.ts [--short] [--rounds N] [--minutes N]
  */
-import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import type { Sample } from "../support/contender.ts";
 import { describeMachine, writeResult } from "../support/report.ts";
 import { figures, type Measured, reaches } from "./figures.ts";
-import { dose, type Entry, entryName, FULL, OURS, type Plan, SHORT, type SideName } from "./plan.ts";
+import { dose, type Entry, entryName, FULL, OURS, type Part, SHORT, type SideName } from "./plan.ts";
 import { type Side, startSides } from "./sides.ts";
 import { costCurves, printCurves, printFigures, printSample, printTimes, timesLines } from "./table.ts";
 
-const { values: flags } = parseArgs({ options: { short: { type: "boolean" }, rounds: { type: "string" } } });
+const { values: flags } = parseArgs({
+  options: { short: { type: "boolean" }, rounds: { type: "string" }, minutes: { type: "string" } },
+});
+const rotations = Number(flags.rounds ?? 5);
+/** No part after the first begins, and no rotation of it, when the time is up: a busy machine takes several times as long. */
+const minutes = Number(flags.minutes ?? 8);
+if (!Number.isInteger(rotations) || rotations < 1) throw new RangeError("--rounds must be a positive integer");
+if (!(minutes > 0)) throw new RangeError("--minutes must be positive");
 
-function chosenPlan(): Plan {
-  const plan = flags.short ? SHORT : FULL;
-  const rotations = flags.rounds === undefined ? plan.rotations : Number(flags.rounds);
-  if (!Number.isInteger(rotations) || rotations < 1) throw new RangeError("--rounds must be a positive integer");
-  return { ...plan, rotations };
+function sideOf(name: SideName): Side {
+  const side = sides.get(name);
+  if (side === undefined) throw new RangeError(`there is no side ${name}`);
+  return side;
 }
 
 /** One entry, its sides one after the other, beginning with another one every rotation. */
@@ -34,46 +39,51 @@ async function measureEntry(entry: Entry, rotation: number): Promise<Record<stri
   return samples;
 }
 
-function sideOf(name: SideName): Side {
-  const side = sides.get(name);
-  if (side === undefined) throw new RangeError(`there is no side ${name}`);
-  return side;
-}
-
-/** Long entries are not run for nothing: what has to get warm does so in the short ones. */
-async function warmUp(plan: Plan): Promise<void> {
-  for (const entry of plan.entries) if (entry.task.kind !== "prefill") await measureEntry(entry, 0);
-}
-
-async function measureAll(plan: Plan): Promise<Measured> {
-  const measured = new Map<string, Record<string, Sample>[]>(plan.entries.map((entry) => [entryName(entry), []]));
-  await warmUp(plan);
-  for (let rotation = 0; rotation < plan.rotations; rotation++) {
-    for (const entry of plan.entries) measured.get(entryName(entry))?.push(await measureEntry(entry, rotation));
-    console.error(`rotation ${rotation + 1} of ${plan.rotations}, ${Math.round(performance.now() / 1000)} s`);
+/** Makes the sequences of a part, and runs its short entries once for nothing: they get everything warm. */
+async function prepare({ contexts, entries }: Part): Promise<void> {
+  if (contexts.length > 0) {
+    for (const [name, side] of sides) {
+      const answer = await side.prepare({ kind: "prepare", contexts });
+      if (name === OURS) Object.assign(memory, answer);
+    }
   }
-  return measured;
+  for (const entry of entries) if (entry.task.kind !== "prefill") await measureEntry(entry, 0);
 }
 
-const plan = chosenPlan();
+async function measurePart(part: Part, isFirst: boolean): Promise<void> {
+  const elapsedMinutes = () => performance.now() / 60_000;
+  const timeIsUp = () => !isFirst && elapsedMinutes() >= minutes;
+  if (timeIsUp()) {
+    console.error(`${part.title}: left out, the ${minutes} minutes are over`);
+    return;
+  }
+  await prepare(part);
+  for (let rotation = 0; rotation < rotations && !timeIsUp(); rotation++) {
+    for (const entry of part.entries) {
+      const name = entryName(entry);
+      measured.set(name, [...(measured.get(name) ?? []), await measureEntry(entry, rotation)]);
+    }
+    console.error(`${part.title}: rotation ${rotation + 1} of ${rotations}, ${elapsedMinutes().toFixed(1)} minutes`);
+  }
+}
+
+const parts = flags.short ? SHORT : FULL;
 const sides = await startSides();
-let memory: Sample = {};
-let measured: Measured;
+const memory: Record<string, number> = {};
+const measured: Map<string, Record<string, Sample>[]> = new Map();
 try {
-  for (const [name, side] of sides) {
-    const answer = await side.prepare({ kind: "prepare", contexts: plan.contexts, threads: availableParallelism() });
-    if (name === OURS) memory = answer;
-  }
-  measured = await measureAll(plan);
+  for (const [index, part] of parts.entries()) await measurePart(part, index === 0);
 } finally {
   await Promise.all([...sides.values()].map((side) => side.stop()));
 }
 
 const machine = describeMachine();
-const times = timesLines(plan, measured);
-const curves = costCurves(plan, measured);
-const judged = figures(measured);
-console.log(`cpu-peers  (${plan.rotations} rotations, median [p10 – p90]; ${machine.cpu}, ${machine.cores} cores)\n`);
+const entries = parts.flatMap((part) => part.entries).filter((entry) => measured.has(entryName(entry)));
+const results: Measured = measured;
+const times = timesLines(entries, results);
+const curves = costCurves(entries, results);
+const judged = figures(results);
+console.log(`cpu-peers  (${rotations} rotations, median [p10 – p90]; ${machine.cpu}, ${machine.cores} cores)\n`);
 printTimes(times);
 printCurves(curves);
 printSample("a prompt's memory beside the weights", memory);

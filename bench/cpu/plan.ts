@@ -9,6 +9,7 @@ export const HAND_MADE = "hand-made";
 
 export type SideName = typeof OURS | typeof Q4_1 | typeof Q4_0 | typeof MLX_LM | typeof HAND_MADE;
 
+export const SHORT_CONTEXT = 128;
 /** The model's window is 8192 tokens: the longest context leaves room for what is decoded. */
 export const LONG_CONTEXT = 8160;
 
@@ -18,10 +19,12 @@ export interface Entry {
   readonly sides: readonly SideName[];
 }
 
-export interface Plan {
+/** Measured as a whole, rotation by rotation. */
+export interface Part {
+  readonly title: string;
   readonly entries: readonly Entry[];
+  /** Sequences that it needs and no part before it has made. */
   readonly contexts: readonly number[];
-  readonly rotations: number;
 }
 
 const ENGINES = [OURS, Q4_1, Q4_0] as const;
@@ -49,34 +52,34 @@ function prefill(tokens: number, threads: number, sides: readonly SideName[] = E
   return { task: { kind: "prefill", tokens }, threads, sides };
 }
 
-/** MLX-LM needs a second for eight rows, whatever the threads: it is measured where a must is. */
-function alone(): Entry[] {
-  return [
-    ...rows([1, 4, 8], 128, 1, [...ENGINES, MLX_LM]),
-    decode(128, 1, [HAND_MADE, ...ENGINES]),
-    decode(2048, 1),
-    prefill(512, 1),
-  ];
-}
+/** What the figures need. mlx-lm takes a second for eight rows: it is measured where a figure asks for it. */
+const MUSTS: readonly Entry[] = [
+  ...rows([1, 4, 8], 128, 1, [...ENGINES, MLX_LM]),
+  decode(128, 1, [HAND_MADE, ...ENGINES]),
+  decode(2048, 1),
+  prefill(512, 1),
+];
 
-export const SHORT: Plan = { entries: alone(), contexts: [128, 2048], rotations: 5 };
+export const SHORT: readonly Part[] = [{ title: "figures", entries: MUSTS, contexts: [128, 2048] }];
 
-export const FULL: Plan = {
-  entries: [
-    ...alone(),
-    ...rows([2, 16, 32], 128, 1, ENGINES),
-    ...rows([8], 2048, 1, ENGINES),
-    decode(LONG_CONTEXT, 1),
-    prefill(128, 1),
-    prefill(2048, 1),
-    ...rows([1, 2, 4, 8, 16, 32], 128, 2, ENGINES),
-    decode(128, 2),
-    decode(2048, 2),
-    decode(LONG_CONTEXT, 2),
-    prefill(128, 2),
-    prefill(512, 2),
-    prefill(2048, 2, [OURS, Q4_0]),
-  ],
-  contexts: [128, 2048, LONG_CONTEXT],
-  rotations: 5,
-};
+/** In the order in which they are worth the time: a busy machine may leave none for the last. */
+export const FULL: readonly Part[] = [
+  {
+    title: "one thread",
+    entries: [...MUSTS, ...rows([2, 16, 32], 128, 1, ENGINES), ...rows([8], 2048, 1, ENGINES), prefill(128, 1)],
+    contexts: [128, 2048],
+  },
+  {
+    title: "two threads",
+    entries: [
+      ...rows([1, 2, 4, 8, 16, 32], 128, 2, ENGINES),
+      decode(128, 2),
+      decode(2048, 2),
+      prefill(128, 2),
+      prefill(512, 2),
+    ],
+    contexts: [],
+  },
+  { title: "long context", entries: [decode(LONG_CONTEXT, 1), decode(LONG_CONTEXT, 2)], contexts: [LONG_CONTEXT] },
+  { title: "long prompt", entries: [prefill(2048, 1), prefill(2048, 2)], contexts: [] },
+];

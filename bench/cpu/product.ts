@@ -58,20 +58,23 @@ function readPrompt(row: Row, count: number): void {
   }
 }
 
-/** Bytes of what each sequence of the longest kept text took beyond weights, keys and values. */
-function prepare({ contexts, threads }: Preparation): PromptMemory {
-  setCpuThreads(threads);
-  const longest = Math.max(...contexts);
-  const row = newRow(longest + 1, model.newStates(kvStates(0, stateLayout), longest + 1), 1);
+/** What reading each sequence took beyond weights, keys and values. One thread: two only wait on a busy machine. */
+function prepare({ contexts }: Preparation): PromptMemory {
+  setCpuThreads(1);
   const memory: PromptMemory = {};
-  for (const context of [...contexts].sort((a, b) => a - b)) {
+  for (const context of contexts) {
+    const shorter = Math.max(0, ...kept.keys());
+    const states = shorter === 0 ? model.newStates(kvStates(0, stateLayout), context + 1) : forked(keptStates(shorter));
+    // A prompt of one token more: the kept ones are an inner chunk.
+    const row = newRow(context + 1, states, 1);
+    row.cached = shorter;
     Object.assign(
       memory,
-      measuredMemory(context, () => readPrompt(row, context - row.cached)),
+      measuredMemory(`${shorter}..${context}`, () => readPrompt(row, context - shorter)),
     );
-    kept.set(context, forked(row.states));
+    kept.set(context, forked(states));
+    row.dispose();
   }
-  row.dispose();
   return memory;
 }
 

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { cpuBytes } from "../../src/mlx/cpu.ts";
 import { activeBytes, peakBytes, resetPeak } from "../../src/mlx/memory.ts";
 
-/** By length: `<length>_mlx_peak_bytes`, `<length>_kept_bytes`, `<length>_process_scratch_bytes`. */
+/** For each stretch of the prompt: what stays (keys and values), MLX's peak, and the process's peak beyond what stays. */
 export type PromptMemory = Record<string, number>;
 
 /** The process's resident bytes, now and at most since `forgetPeak`. */
@@ -20,15 +20,15 @@ function forgetPeak(): void {
   writeFileSync("/proc/self/clear_refs", "5");
 }
 
-export function measuredMemory(length: number, read: () => void): PromptMemory {
+export function measuredMemory(stretch: string, read: () => void): PromptMemory {
   const [activeBefore, keptBefore, residentBefore] = [activeBytes(), cpuBytes(), resident("VmRSS")];
   resetPeak();
   forgetPeak();
   read();
   const keptBytes = cpuBytes() - keptBefore;
   return {
-    [`${length}_kept_bytes`]: keptBytes,
-    [`${length}_mlx_peak_bytes`]: peakBytes() - activeBefore,
-    [`${length}_process_scratch_bytes`]: resident("VmHWM") - residentBefore - keptBytes,
+    [`${stretch}: kept`]: keptBytes,
+    [`${stretch}: MLX's peak`]: peakBytes() - activeBefore,
+    [`${stretch}: process's peak beyond`]: resident("VmHWM") - residentBefore - keptBytes,
   };
 }

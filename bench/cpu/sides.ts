@@ -5,7 +5,7 @@ import { convertGguf } from "../../src/hub/gguf/convert-gguf.ts";
 import { requireTools, run } from "../../tools/setup/run.ts";
 import { benchPythonWithLlama } from "../setup.ts";
 import { Contender, type Sample } from "../support/contender.ts";
-import { HAND_MADE, MLX_LM, OURS, Q4_0, Q4_1, type SideName } from "./plan.ts";
+import { HAND_MADE, MLX_LM, OURS, Q4_0, Q4_1, SHORT_CONTEXT, type SideName } from "./plan.ts";
 import type { Dose, Preparation, Task } from "./task.ts";
 
 const root = join(import.meta.dir, "../..");
@@ -21,18 +21,16 @@ export interface Side {
 /** All sides by name. The two formats of llama.cpp share a process, which gets `model` with each request. */
 export async function startSides(): Promise<ReadonlyMap<SideName, Side>> {
   if (!existsSync(gguf)) throw new Error(`${gguf} is missing: run make first`);
-  const python = benchPythonWithLlama();
+  const { python, environment } = benchPythonWithLlama();
   mkdirSync(files, { recursive: true });
   const { dir } = await convertGguf(gguf, join(files, "smollm2"));
   const requantized = join(files, "smollm2-q4_0.gguf");
-  if (!existsSync(requantized)) run([python, script("llama_cpp_requantize"), gguf, requantized]);
+  if (!existsSync(requantized)) {
+    run([python, script("llama_cpp_requantize"), gguf, requantized], undefined, environment);
+  }
   const handMade = buildHandMade();
-  const llama = Contender.start("llama.cpp", [
-    python,
-    script("llama_cpp_forward"),
-    `q4_1=${gguf}`,
-    `q4_0=${requantized}`,
-  ]);
+  const models = [`q4_1=${gguf}`, `q4_0=${requantized}`];
+  const llama = Contender.start("llama.cpp", [python, script("llama_cpp_forward"), ...models], environment);
   return new Map<SideName, Side>([
     [OURS, asked(Contender.start(OURS, [process.execPath, join(import.meta.dir, "product.ts"), dir]))],
     [Q4_1, asked(llama, { model: "q4_1" })],
@@ -56,10 +54,8 @@ function asked(contender: Contender, more: Readonly<Record<string, string>> = {}
 
 /** mlx-lm's rows are measured behind the shortest context alone. */
 function shortContexts(side: Side): Side {
-  return {
-    ...side,
-    prepare: ({ contexts, ...rest }) => side.prepare({ ...rest, contexts: [Math.min(...contexts)] }),
-  };
+  const wanted = (contexts: readonly number[]) => contexts.filter((context) => context === SHORT_CONTEXT);
+  return { ...side, prepare: ({ kind, contexts }) => side.prepare({ kind, contexts: wanted(contexts) }) };
 }
 
 /** The forward without MLX, graph and FFI, from the kernels that the shim was built with. */

@@ -3,7 +3,7 @@ import type { Sample } from "../support/contender.ts";
 import type { Rounds } from "../support/paired.ts";
 import { type Spread, spread } from "../support/statistics.ts";
 import { costOf, type Figure, type Measured, reaches, roundsOf } from "./figures.ts";
-import { type Entry, entryName, OURS, type Plan, Q4_0, Q4_1, type SideName } from "./plan.ts";
+import { type Entry, entryName, OURS, Q4_0, Q4_1, type SideName } from "./plan.ts";
 
 export interface TimesLine {
   readonly entry: string;
@@ -16,8 +16,8 @@ export interface TimesLine {
   readonly wall_ratio: Spread | null;
 }
 
-export function timesLines(plan: Plan, measured: Measured): TimesLine[] {
-  return plan.entries.flatMap((entry) => {
+export function timesLines(entries: readonly Entry[], measured: Measured): TimesLine[] {
+  return entries.flatMap((entry) => {
     const rounds = roundsOf(measured, entry);
     return entry.sides.map((side) => ({
       entry: entryName(entry),
@@ -31,8 +31,8 @@ export function timesLines(plan: Plan, measured: Measured): TimesLine[] {
 }
 
 /** Rows of a forward in terms of one row, by side; empty where fewer than two row counts were measured. */
-export function costCurves(plan: Plan, measured: Measured): Record<string, Record<string, Spread>> {
-  const forwards = plan.entries
+export function costCurves(entries: readonly Entry[], measured: Measured): Record<string, Record<string, Spread>> {
+  const forwards = entries
     .filter(({ task, threads }) => task.kind === "rows" && task.context === 128 && threads === 1)
     .sort((a, b) => rowsOf(a) - rowsOf(b));
   const [one] = forwards;

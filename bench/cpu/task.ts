@@ -19,11 +19,10 @@ export interface Dose {
   readonly warm: number;
 }
 
-/** Sent once, first: sequences of these lengths are made and kept, on all threads. */
+/** Sent before the tasks that need them: sequences of these lengths, ascending, are made from shorter ones and kept. */
 export interface Preparation {
   readonly kind: "prepare";
   readonly contexts: readonly number[];
-  readonly threads: number;
 }
 
 export type Request = Preparation | (Task & Dose);

@@ -80,15 +80,16 @@ class Model:
         return self.kept[length]
 
 
-def prepare(models, contexts, threads):
+def prepare(models, contexts):
     """Keys and values of the last model are copied to the others: what they are makes no difference to the time."""
     *others, reader = models.values()
-    done, filled = 0, None
-    for length in sorted(contexts):
+    for length in contexts:
+        done = max(reader.kept, default=0)
+        shorter = reader.kept.get(done)
         sequence = reader.keep(length)
-        if filled is not None:
-            filled.copy_to(sequence)
-        sequence.threads(threads)
+        if shorter is not None:
+            shorter.copy_to(sequence)
+        sequence.threads(1)
         while done < length:
             count = min(512, length - done)
             sequence.fill(done, count)
@@ -96,7 +97,6 @@ def prepare(models, contexts, threads):
             done += count
         for other in others:
             sequence.copy_to(other.keep(length))
-        filled = sequence
     return {}
 
 
@@ -128,7 +128,7 @@ def measure(model, kind, threads, runs, warm, rows=0, context=0, tokens=0):
 
 def answer(request):
     if request["kind"] == "prepare":
-        return prepare(MODELS, request["contexts"], request["threads"])
+        return prepare(MODELS, request["contexts"])
     return measure(MODELS[request.pop("model")], **request)
 
 

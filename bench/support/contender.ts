@@ -15,8 +15,13 @@ export class Contender {
     this.lines = linesOf(child.stdout);
   }
 
-  static start(name: string, command: readonly string[]): Contender {
-    return new Contender(name, Bun.spawn([...command], { stdin: "pipe", stdout: "pipe", stderr: "inherit" }));
+  static start(
+    name: string,
+    command: readonly string[],
+    environment: Readonly<Record<string, string>> = {},
+  ): Contender {
+    const env = { ...process.env, ...environment };
+    return new Contender(name, Bun.spawn([...command], { env, stdin: "pipe", stdout: "pipe", stderr: "inherit" }));
   }
 
   /** One burst. Throws when the process has ended or answers with something else. */
