@@ -6,7 +6,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { requireTools, run } from "../tools/setup/run.ts";
 import { peers } from "./versions.ts";
 
@@ -17,10 +17,8 @@ const llama = join(build, "bench-llama");
 const llamaStamp = join(llama, "installed.txt");
 
 /** MLX's wheel for Linux without CUDA is an extra of its own. */
-const requirements = [
-  process.platform === "linux" ? `mlx[cpu]==${peers.mlx}` : `mlx==${peers.mlx}`,
-  `mlx-lm==${peers.mlxLm}`,
-];
+const mlx = process.platform === "linux" ? `mlx[cpu]==${peers.mlx}` : `mlx==${peers.mlx}`;
+const requirements = [mlx, `mlx-lm==${peers.mlxLm}`];
 
 /** llama.cpp for this very processor; the library alone, without the programs that come with it. */
 const LLAMA_OPTIONS = [
@@ -39,15 +37,29 @@ function records(file: string, text: string): boolean {
 
 /** Makes the environment where it is missing or of other versions. Returns its Python. */
 export function benchPython(): string {
-  const python = join(venv, "bin/python");
-  if (records(stamp, requirements.join("\n"))) return python;
+  return environment(venv, requirements);
+}
+
+/** The Python mlx-dspark, which brings far more than its MLX: in an environment of its own. */
+export function benchPythonWithReference(): string {
+  return environment(join(build, "bench-reference-venv"), [
+    mlx,
+    `mlx-lm==${peers.mlxLm}`,
+    `mlx-dspark==${peers.mlxDspark}`,
+  ]);
+}
+
+function environment(folder: string, wanted: readonly string[]): string {
+  const python = join(folder, "bin/python");
+  const installed = join(folder, "installed.txt");
+  if (records(installed, wanted.join("\n"))) return python;
   requireTools(["python3"]);
-  console.error(`bench: installing ${requirements.join(", ")} into build/bench-venv (once)`);
+  console.error(`bench: installing ${wanted.join(", ")} into ${relative(process.cwd(), folder)} (once)`);
   // One that was left half-made has no stamp.
-  rmSync(venv, { recursive: true, force: true });
-  run(["python3", "-m", "venv", venv]);
-  run([python, "-m", "pip", "install", "--quiet", ...requirements]);
-  writeFileSync(stamp, requirements.join("\n"));
+  rmSync(folder, { recursive: true, force: true });
+  run(["python3", "-m", "venv", folder]);
+  run([python, "-m", "pip", "install", "--quiet", ...wanted]);
+  writeFileSync(installed, wanted.join("\n"));
   return python;
 }
 
