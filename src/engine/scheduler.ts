@@ -82,12 +82,12 @@ export class Scheduler {
     } else this.queue.push(entry);
   }
 
-  private refusal({ id, promptIds, maxNewTokens }: GenerateRequest): WireError | null {
+  private refusal({ id, promptIds, maxNewTokens, speculation }: GenerateRequest): WireError | null {
     const { info } = this.ready;
     const invalid = (message: string): WireError => ({ kind: "invalid_request", message });
     if ([...this.queue, ...this.active].some((entry) => entry.id === id)) return invalid(`request ${id} is running`);
     if (promptIds.length === 0) return invalid("the prompt is empty");
-    if (maxNewTokens < 1) return invalid("at least one token must be asked for");
+    if (!(maxNewTokens >= 1)) return invalid("at least one token must be asked for");
     const window = info.contextWindow;
     if (promptIds.length >= window) {
       return invalid(`prompt is too long: ${promptIds.length} tokens > ${window - 1} maximum`);
@@ -95,6 +95,11 @@ export class Scheduler {
     const size = this.ready.target.model.vocabSize;
     const bad = promptIds.find((id: number) => !(Number.isInteger(id) && id >= 0 && id < size));
     if (bad !== undefined) return invalid(`token id ${bad} is not in the vocabulary of ${size}`);
+    // A draft of half a token would fail the round of every row beside it.
+    for (const name of ["maxDraft", "lookupLongDraft"] as const) {
+      const wish = speculation?.[name] ?? 0;
+      if (wish !== "auto" && !Number.isInteger(wish)) return invalid(`${name} must be an integer, got ${wish}`);
+    }
     if (this.queue.length >= this.spec.maxQueue) {
       return { kind: "queue_full", message: `the queue is full (${this.spec.maxQueue} requests are waiting)` };
     }

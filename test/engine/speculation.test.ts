@@ -2,7 +2,7 @@
  * Drafting through the scheduler, case by case: golden loops with their acceptance, exact limits, EOS within a block,
  * padding ids, cancels and failures in every phase. Random traffic over all of it is in speculation-random.test.ts.
  */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Drafter } from "../../src/drafters/drafter.ts";
 import type { SamplingParams } from "../../src/engine/protocol.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
@@ -14,6 +14,7 @@ import { GREEDY } from "../support/sampling.ts";
 import { checkStats } from "../support/spec-stats.ts";
 import { type Breakage, harness, outcome, request } from "./tiny.ts";
 
+setDefaultTimeout(60_000);
 const BACKENDS = ["fused", "stock"] as const satisfies readonly Backend[];
 const pairs = new Map<string, Pair>();
 let before = 0;
@@ -273,6 +274,19 @@ describe.each(["graph", "dispatch"] as const)("a round that fails (%s)", (kind: 
       expect(liveArrays()).toBe(before);
     }
   });
+});
+
+test("a wish for half a draft is refused before it can meet other rows", () => {
+  const pair = pairOf("dspark");
+  const policy = speculator({ drafter: pair.drafter });
+  for (const speculation of [
+    { mode: "pair", maxDraft: 2.5 },
+    { mode: "pair", maxDraft: Number.NaN },
+    { mode: "lookup", lookupLongDraft: 8.5 },
+  ] as const) {
+    const [refused] = runAll(pair, [request({ speculation })], { speculator: policy });
+    expect(refused?.end).toContain("must be an integer");
+  }
 });
 
 test("a row whose drafter has no room for it leaves nothing behind", () => {

@@ -90,16 +90,16 @@ const evenly = (names: readonly string[], share: number) =>
 
 const MODES: Readonly<Record<string, Mode>> = {
   dspark: {
-    shares: { drafter_dspark: 0.5, ...evenly(ofKind("dspark"), 0.5) },
+    shares: { drafter_dspark: 0.75, ...evenly(ofKind("dspark"), 0.25) },
     policy: ({ drafter }, i) =>
       speculator({ drafter, cap: i % (drafter.maxDraft + 1), confidenceThreshold: i % 2 === 0 ? 0 : 0.1 * (i % 7) }),
   },
   dflash: {
-    shares: { drafter_dflash: 0.7, ...evenly(ofKind("dflash"), 0.3) },
+    shares: { drafter_dflash: 0.8, ...evenly(ofKind("dflash"), 0.2) },
     policy: ({ drafter }, i) => speculator({ drafter, cap: [3, 0, 1, 6][i % 4] ?? 0 }),
   },
   auto: {
-    shares: { drafter_dspark: 0.3, drafter_dflash: 0.2, ...evenly(drafterCases, 0.5) },
+    shares: { drafter_dspark: 0.4, drafter_dflash: 0.3, ...evenly(drafterCases, 0.3) },
     policy: ({ drafter }) => speculator({ drafter, cap: auto(drafter), lookup: true }),
   },
   lookup: { shares: { drafter_dspark: 0.5, dspark_window: 0.5 }, policy: () => speculator({}) },
@@ -140,5 +140,5 @@ test.each(Object.entries(MODES))("%s", (_, mode) => {
 
 test("the other backend, whose products take other shapes by width", () => {
   const shares = { drafter_dspark: 0.5, dspark_window: 0.2, dspark_speculators_d2t: 0.1, dflash2: 0.2 };
-  for (const { policy } of Object.values(MODES)) compare({ shares, policy }, "stock", TOKENS_PER_MODE / 20);
+  for (const { policy } of Object.values(MODES)) compare({ shares, policy }, "stock", TOKENS_PER_MODE / 40);
 });
