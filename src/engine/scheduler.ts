@@ -4,7 +4,7 @@
  * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
  */
 import { kvStates } from "../cache/state-factory.ts";
-import { type PlannedDraft, runRound, type SettledRound } from "../decoding/round.ts";
+import { type PlannedDraft, type PlannedRound, runRound, type SettledRound } from "../decoding/round.ts";
 import { Row } from "../decoding/row.ts";
 import { Sampler } from "../decoding/sampler.ts";
 import type { Speculator } from "../decoding/speculator.ts";
@@ -122,27 +122,32 @@ export class Scheduler {
       if (plan[0].row.live) this.prefill(plan);
       return;
     }
-    if (plan.every(({ row }) => this.draft(row).source === "plain")) {
+    const drafts = this.drafts(plan.map(({ row }) => row));
+    if (drafts.every(({ draft }) => draft.source === "plain")) {
       const next = plan.length > 0 ? this.schedule(plan) : null;
       this.settleInFlight();
       this.inFlight = next;
       return;
     }
-    // A draft continues from the newest token: nothing may be in flight.
+    // A draft continues from the newest token: nothing may be in flight. What was settled for it changes the plan.
+    const newest = this.inFlight === null;
     this.settleInFlight();
-    this.round();
+    this.round(newest ? drafts : this.drafts(this.decoding()));
   }
 
-  /** What a row should do next. */
-  private draft(row: Row): PlannedDraft {
-    return this.byRow.get(row)?.policy?.plan(row) ?? PLAIN;
+  /** What each row should do next. Asked once for each of its texts: policies count the drafts that they refuse. */
+  private drafts(rows: readonly Row[]): PlannedRound[] {
+    return rows.map((row) => ({ row, draft: this.byRow.get(row)?.policy?.plan(row) ?? PLAIN }));
+  }
+
+  private decoding(): Row[] {
+    return this.active.flatMap(({ row }) => (row === null || row.inPrefill || row.exhausted ? [] : [row]));
   }
 
   /** One round of all rows that decode; each drafts in its own way. */
-  private round(): void {
-    const rows = this.active.flatMap(({ row }) => (row === null || row.inPrefill || row.exhausted ? [] : [row]));
-    if (rows.length === 0) return;
-    const plan = rows.map((row) => ({ row, draft: this.draft(row) }));
+  private round(plan: readonly PlannedRound[]): void {
+    if (plan.length === 0) return;
+    const rows = plan.map(({ row }) => row);
     const drafter = this.drafterOf(rows);
     let rounds: SettledRound[];
     try {
@@ -230,10 +235,9 @@ export class Scheduler {
 
   /** Decode rows together, or one chunk of the oldest prompt; the two take turns. */
   private plan(): PlannedRow[] {
-    const rows = this.active.flatMap(({ row }) => (row === null ? [] : [row]));
-    const reading = rows.find((row) => row.inPrefill);
-    const decoding = rows.filter((row) => !row.inPrefill && !row.exhausted);
-    const prefillNow = reading !== undefined && (decoding.length === 0 || this.prefillTurn);
+    const reading = this.active.find(({ row }) => row?.inPrefill)?.row ?? null;
+    const decoding = this.decoding();
+    const prefillNow = reading !== null && (decoding.length === 0 || this.prefillTurn);
     this.prefillTurn = !prefillNow;
     if (prefillNow) {
       const remaining = reading.promptLength - reading.cached;
