@@ -12,11 +12,11 @@ import {
   maximum,
   multiply,
   negative,
-  slice,
   softmax,
   sort,
   subtract,
   sum,
+  topk,
   where,
 } from "../mlx/ops.ts";
 import type { SamplingParams } from "./sampling-params.ts";
@@ -32,8 +32,13 @@ export function truncatedProbabilities(logits: MlxArray, { temperature, topP, to
   const vocab = shapeOf(logits)[1] ?? 0;
   const scaled = temperature === 1 ? logits : divide(logits, scalar(temperature, "float32"));
   let p = softmax(scaled, -1);
-  if (topK > 0 && topK < vocab) p = atLeast(p, kthLargest(p, topK));
-  if (topP < 1) p = atLeast(p, topPCutoff(p, topP));
+  // What survives the first cut, ties at its edge left out: they move no later cut. Selecting costs far less than sorting.
+  let largest = p;
+  if (topK > 0 && topK < vocab) {
+    largest = topk(p, topK, -1);
+    p = atLeast(p, smallest(largest));
+  }
+  if (topP < 1) p = atLeast(p, topPCutoff(largest, topP));
   if (minP > 0) p = atLeast(p, multiply(max(p, -1, true), scalar(minP, "float32")));
   return divide(p, maximum(sum(p, -1, true), scalar(MASS_FLOOR, "float32")));
 }
@@ -43,19 +48,14 @@ function atLeast(p: MlxArray, threshold: MlxArray): MlxArray {
   return where(greaterEqual(p, threshold), p, scalar(0, "float32"));
 }
 
-function descending(p: MlxArray): MlxArray {
-  return negative(sort(negative(p), -1));
-}
-
-function kthLargest(p: MlxArray, k: number): MlxArray {
-  const [rows = 0] = shapeOf(p);
-  return slice(descending(p), [0, k - 1], [rows, k]);
+/** Of each row: [n, 1]. */
+function smallest(p: MlxArray): MlxArray {
+  return negative(max(negative(p), -1, true));
 }
 
 /** Smallest probability still kept: a token stays while the mass *before* it is below topP, so the first always stays. */
 function topPCutoff(p: MlxArray, topP: number): MlxArray {
-  const sorted = descending(p);
+  const sorted = negative(sort(negative(p), -1));
   const before = subtract(cumsum(sorted, -1), sorted);
-  const kept = where(less(before, scalar(topP, "float32")), sorted, scalar(2, "float32"));
-  return negative(max(negative(kept), -1, true));
+  return smallest(where(less(before, scalar(topP, "float32")), sorted, scalar(2, "float32")));
 }
