@@ -84,9 +84,12 @@ export function freePackedMatrix(matrix: PackedMatrix): void {
   freed(native.dspark_cpu_matrix_free(matrix), "cpu_matrix_free");
 }
 
-/** x · Mᵀ (+ its bias) */
-export function packedMatmul(x: MlxArray, matrix: PackedMatrix): MlxArray {
-  if (native.dspark_cpu_matmul(slot(), x, matrix, stream) !== 0) throw failure("cpu_matmul", x);
+/**
+ * x · Mᵀ (+ its bias)
+ * @param outputs only so many first columns, rounded up to a multiple of 16; 0: all
+ */
+export function packedMatmul(x: MlxArray, matrix: PackedMatrix, outputs = 0): MlxArray {
+  if (native.dspark_cpu_matmul(slot(), x, matrix, outputs, stream) !== 0) throw failure("cpu_matmul", x);
   return commit();
 }
 

@@ -19,8 +19,11 @@ export interface Block {
 export interface Embedding extends Block {
   /** ids int32 or uint32 [R] → [R, features] */
   lookup(ids: MlxArray): MlxArray;
-  /** x [R, features] → logits [R, vocabulary]: the table used as a head. */
-  project(x: MlxArray): MlxArray;
+  /**
+   * x [R, features] → logits [R, vocabulary]: the table used as a head.
+   * @param outputs columns that are needed, the first ones; a backend may compute no others
+   */
+  project(x: MlxArray, outputs?: number): MlxArray;
 }
 
 /** x [R, in] → linear(x) [R, out]. */
@@ -47,8 +50,8 @@ export interface Norm extends Block {
 export interface Head extends Block {
   /** The final norm alone. */
   norm(x: MlxArray): MlxArray;
-  /** The product alone: what a drafter with a norm of its own borrows. */
-  project(x: MlxArray): MlxArray;
+  /** The product alone: what a drafter with a norm of its own borrows. `outputs` as for an embedding. */
+  project(x: MlxArray, outputs?: number): MlxArray;
   apply(x: MlxArray): MlxArray;
 }
 

@@ -64,8 +64,8 @@ class FusedEmbedding implements Embedding {
     return packedRows(ids, this.table);
   }
 
-  project(x: MlxArray): MlxArray {
-    return packedMatmul(x, this.table);
+  project(x: MlxArray, outputs?: number): MlxArray {
+    return packedMatmul(x, this.table, outputs);
   }
 
   dispose(): void {
@@ -165,8 +165,8 @@ class FusedHead implements Head {
     return packedNorm(x, this.finalNorm.weight, this.finalNorm.eps);
   }
 
-  project(x: MlxArray): MlxArray {
-    return packedMatmul(x, this.matrix);
+  project(x: MlxArray, outputs?: number): MlxArray {
+    return packedMatmul(x, this.matrix, outputs);
   }
 
   apply(x: MlxArray): MlxArray {
