@@ -6,7 +6,8 @@
  * Activations are flat: x [R, features], one row for each token of the step, whichever sequence it belongs to.
  */
 import type { MlxArray } from "../mlx/array.ts";
-import type { AttendedRow, BlockVisibility } from "../mlx/cpu.ts";
+import type { AttendedRow } from "../mlx/cpu.ts";
+import type { BlockVisibility } from "../mlx/cpu-draft.ts";
 import type { StateLayout, StepBatch } from "./layer-state.ts";
 import type { RopeSpec } from "./rope.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";

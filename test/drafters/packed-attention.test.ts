@@ -21,16 +21,15 @@ import {
   toFloat32,
 } from "../../src/mlx/array.ts";
 import {
-  appendPacked,
   cpuThreads,
   freeAttentionPlan,
   freeKvStore,
   liveCpuObjects,
   newAttentionPlan,
   newKvStore,
-  readKvStore,
   setCpuThreads,
 } from "../../src/mlx/cpu.ts";
+import { appendPacked, readKvStore } from "../../src/mlx/cpu-draft.ts";
 import type { ContextAttention } from "../../src/nn/compute.ts";
 import { fusedCompute } from "../../src/nn/fused/compute.ts";
 import { StepBatch } from "../../src/nn/layer-state.ts";

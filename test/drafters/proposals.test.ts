@@ -2,7 +2,7 @@
  * Proposals by every law and kind, over golden drafters: laws and draws belong together, coupled drafts are the target's
  * own draws where the distributions agree, rows of a batch are what they are alone, and rounds leave no handles.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -43,6 +43,7 @@ const GREEDY: ProposalLaw = { kind: "greedy", vocab: VOCAB, bias: null };
 const cache = mkdtempSync(join(tmpdir(), "drafters-"));
 let target: TargetModel;
 
+setDefaultTimeout(60_000);
 beforeAll(() => {
   openTestMlx();
   target = loadTarget(join(drafterRoot, "target"), STOCK.compute, STOCK).model;

@@ -7,7 +7,6 @@ import type { MlxArray } from "../../mlx/array.ts";
 import {
   cpuIsa,
   freePackedMatrix,
-  greedyWalk,
   normGateUp,
   normMatmul,
   type PackedMatrix,
@@ -16,6 +15,7 @@ import {
   packedNorm,
   packedRows,
 } from "../../mlx/cpu.ts";
+import { greedyWalk } from "../../mlx/cpu-draft.ts";
 import type {
   Activation,
   Compute,
