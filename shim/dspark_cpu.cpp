@@ -1,6 +1,7 @@
 // See dspark_cpu.h. What can be wrong is checked when an array is made, so that evaluating it cannot fail.
 #include "dspark_cpu.h"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -218,12 +219,19 @@ DSPARK_API int dspark_cpu_matrix_free(dspark_cpu_matrix matrix) {
   return 0;
 }
 
-DSPARK_API int dspark_cpu_matmul(mlx_array* res, const mlx_array x, const dspark_cpu_matrix m, const mlx_stream s) {
+DSPARK_API int dspark_cpu_matmul(
+    mlx_array* res,
+    const mlx_array x,
+    const dspark_cpu_matrix m,
+    int outputs,
+    const mlx_stream s) {
   return guarded([&] {
     const MatrixPtr w = matrix_of(m);
     require_rows(array_of(x), w->columns, "matmul: x");
-    put(res, rows_task("DsparkMatmul", array_of(x), w->rows, s, [w](const Context& context, const Rows& rows, float* out) {
-          multiply(context, rows, nullptr, {w.get(), nullptr, nullptr}, out);
+    const int blocks = outputs > 0 && outputs < w->rows ? (outputs + kLanes - 1) / kLanes : w->blocks();
+    const int features = std::min(blocks * kLanes, w->rows);
+    put(res, rows_task("DsparkMatmul", array_of(x), features, s, [w, blocks](const Context& context, const Rows& rows, float* out) {
+          multiply_blocks(context, rows, *w, blocks, out);
         }));
   });
 }

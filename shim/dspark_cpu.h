@@ -72,8 +72,8 @@ int dspark_cpu_pack(
     const mlx_array bias /* may be null */);
 int dspark_cpu_matrix_free(dspark_cpu_matrix matrix);
 
-/** x · mᵀ */
-int dspark_cpu_matmul(mlx_array* res, const mlx_array x, const dspark_cpu_matrix m, const mlx_stream s);
+/** x · mᵀ; with `outputs` above 0 only that many first columns, rounded up to whole blocks of 16. */
+int dspark_cpu_matmul(mlx_array* res, const mlx_array x, const dspark_cpu_matrix m, int outputs, const mlx_stream s);
 
 /** residual + x · mᵀ */
 int dspark_cpu_matmul_add(

@@ -148,6 +148,19 @@ void multiply(const Context& context, const Rows& x, const Norm* norm, const Mat
   }
 }
 
+void multiply_blocks(const Context& context, const Rows& x, const Matrix& w, int blocks, float* y) {
+  Input& input = input_of_thread();
+  const size_t stride = std::min(blocks * kLanes, w.rows);
+  for (int start = 0; start < x.count; start += kRowBatch) {
+    const int count = x.count - start < kRowBatch ? x.count - start : kRowBatch;
+    input.set(context, x.part(start, count), nullptr, w.columns);
+    prepare(context, input, w);
+    context.pool.run(blocks, chunk_of(blocks), [&](int first, int last) {
+      input.product(context, w, first, last, y + start * stride, stride);
+    });
+  }
+}
+
 void multiply_add(const Context& context, const Rows& x, const Matrix& w, const Rows& residual, float* y) {
   Input& input = input_of_thread();
   const size_t stride = w.rows;

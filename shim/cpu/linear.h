@@ -41,6 +41,9 @@ struct Context {
 // y [rows, Σ matrix rows] = norm(x) · [m0 | m1 | m2]ᵀ + biases; `norm` null: x as it is.
 void multiply(const Context& context, const Rows& x, const Norm* norm, const MatrixList& matrices, float* y);
 
+// y [rows, 16·blocks or the matrix's rows] = x · mᵀ + bias, of the first `blocks` blocks of outputs
+void multiply_blocks(const Context& context, const Rows& x, const Matrix& matrix, int blocks, float* y);
+
 // y = residual + (x · mᵀ + bias)
 void multiply_add(const Context& context, const Rows& x, const Matrix& matrix, const Rows& residual, float* y);
 

@@ -4,6 +4,7 @@ import { addmm, astype, swapaxes } from "../mlx/ops.ts";
 import type { Compute } from "../nn/compute.ts";
 import { activate } from "../nn/stock.ts";
 import type { TargetParts } from "../nn/target-parts.ts";
+import type { LinearWeights } from "../nn/weights.ts";
 import type { BlockHead } from "./block-drafter.ts";
 import { ConfidenceHead } from "./confidence.ts";
 import { type DFlashEnds, DFlashHead } from "./dflash.ts";
@@ -31,16 +32,16 @@ export function buildHead(settings: DrafterSettings, material: HeadMaterial): Bl
 
 function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHead {
   const { weights, target, compute } = material;
-  const { backbone, markov, confidence, vocab } = settings;
+  const { backbone, markov, confidence, vocab, idLimit } = settings;
   return new DSparkHead({
     embedding: settings.ownEmbed ? compute.embedding(weights.matrix(["embed_tokens"])) : null,
     embedScale: backbone.family === "gemma4" ? Math.sqrt(backbone.hidden) : 1,
-    head: settings.ownHead ? compute.linear(weights.linear(["lm_head"], false)) : null,
+    head: settings.ownHead ? compute.linear(outputs(weights, "lm_head", idLimit)) : null,
     target,
     vocab,
     vocabulary: buildVocabulary(settings, material),
     softcap: settings.softcap,
-    markov: markov === null ? null : buildMarkov(markov, material),
+    markov: markov === null ? null : buildMarkov(markov, idLimit, material),
     confidence:
       confidence === null
         ? null
@@ -54,10 +55,11 @@ function buildDSpark(settings: DSparkSettings, material: HeadMaterial): BlockHea
 
 function buildMarkov(
   { type, rank }: NonNullable<DSparkSettings["markov"]>,
+  idLimit: number | null,
   { weights, compute }: HeadMaterial,
 ): MarkovHead {
   const before = compute.embedding(weights.matrix(["markov_head.markov_w1"]));
-  const after = compute.linear(weights.linear(["markov_head.markov_w2"], false));
+  const after = compute.linear(outputs(weights, "markov_head.markov_w2", idLimit));
   if (type === "vanilla") {
     return new MarkovHead({ before, after, joint: null, type, rank, greedy: compute.greedyWalk(before, after) });
   }
@@ -66,10 +68,15 @@ function buildMarkov(
   return new MarkovHead({ before, after, joint, type, rank, greedy: null });
 }
 
+/** A matrix with a row for each draft id. */
+function outputs(weights: DrafterWeights, path: string, idLimit: number | null): LinearWeights {
+  return idLimit === null ? weights.linear([path], false) : weights.firstRows(path, idLimit);
+}
+
 /** Maps draft ids to the target's; a table that leaves the target's vocabulary or names an id twice is refused. */
 function buildVocabulary(settings: DSparkSettings, { dir, weights, target }: HeadMaterial): DraftVocabulary {
-  const { draftVocab, vocab } = settings;
-  if (draftVocab === null) return new DraftVocabulary(vocab, null, target.vocabSize);
+  const { draftVocab, vocab, idLimit } = settings;
+  if (draftVocab === null) return new DraftVocabulary(idLimit ?? vocab, null, target.vocabSize);
   const ids = weights.integers("d2t").map((offset, id) => id + offset);
   const outside = ids.find((id) => id < 0 || id >= target.vocabSize);
   if (outside !== undefined || new Set(ids).size !== ids.length) {

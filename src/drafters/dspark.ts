@@ -56,8 +56,9 @@ export class DSparkHead implements BlockHead {
   }
 
   logits(hidden: MlxArray): MlxArray {
-    const { head, target, softcap } = this.parts;
-    return softcapped(head === null ? target.head(hidden) : head.apply(hidden), softcap);
+    const { head, target, softcap, vocabulary } = this.parts;
+    const product = head === null ? target.head(hidden, vocabulary.width) : head.apply(hidden);
+    return softcapped(vocabulary.own(product), softcap);
   }
 
   choose(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): Proposal {
@@ -71,8 +72,7 @@ export class DSparkHead implements BlockHead {
   /** As `choose`, with the logits of every step. */
   walk(logits: MlxArray, hidden: MlxArray, anchor: MlxArray, law: ProposalLaw): DSparkWalk {
     const { vocabulary, markov, confidence } = this.parts;
-    const base = vocabulary.own(logits);
-    const [count, width, size] = [dim(base, 0), dim(base, 1), dim(hidden, 1)];
+    const [count, width, size] = [dim(logits, 0), dim(logits, 1), dim(hidden, 1)];
     const chain = markov?.chain() ?? null;
     const bias = biasOf(law, vocabulary);
     const steps: MlxArray[] = [];
@@ -81,7 +81,7 @@ export class DSparkHead implements BlockHead {
     const q: MlxArray[] = [];
     let before = anchor;
     for (let i = 0; i < count; i++) {
-      let step = slice(base, [i, 0], [i + 1, width]);
+      let step = slice(logits, [i, 0], [i + 1, width]);
       if (markov !== null && chain !== null) {
         const known = markov.features(this.known(before));
         step = chain.step(step, slice(hidden, [i, 0], [i + 1, size]), known);

@@ -4,15 +4,8 @@
  * is never read. A layer that can see only its last rows forgets older ones, by chunks.
  */
 import { free, keep, type MlxArray, NONE } from "../mlx/array.ts";
-import {
-  type AttendedRow,
-  freeKvStore,
-  type KvStore,
-  kvStoreBytes,
-  kvStoreFirst,
-  newKvStore,
-  readKvStore,
-} from "../mlx/cpu.ts";
+import { type AttendedRow, freeKvStore, type KvStore, kvStoreBytes, kvStoreFirst, newKvStore } from "../mlx/cpu.ts";
+import { readKvStore } from "../mlx/cpu-draft.ts";
 import { slice } from "../mlx/ops.ts";
 import type { Context, KeysValues } from "./context.ts";
 

@@ -66,6 +66,8 @@ export interface DSparkSettings extends BlockSettings {
   readonly ownHead: boolean;
   /** Rows of the head where they are fewer than `vocab`: `d2t` then maps them. */
   readonly draftVocab: number | null;
+  /** Drafts come from the first so many ids, which then must be the frequent ones; null: from all. */
+  readonly idLimit: number | null;
   readonly markov: { readonly type: MarkovType; readonly rank: number } | null;
   /** What the confidence head reads; null: there is none. */
   readonly confidence: "hidden" | "hidden+markov" | null;

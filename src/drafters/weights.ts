@@ -20,7 +20,7 @@ import {
   scope,
 } from "../mlx/array.ts";
 import { readTensor } from "../mlx/file.ts";
-import { add, astype, quantize } from "../mlx/ops.ts";
+import { add, astype, contiguous, quantize, slice } from "../mlx/ops.ts";
 import type { LinearWeights, Matrix, NormWeights } from "../nn/weights.ts";
 import { DrafterError } from "./errors.ts";
 
@@ -77,6 +77,13 @@ export class DrafterWeights {
     return { weight, eps };
   }
 
+  /** The first `outputs` rows of a module without a bias. */
+  firstRows(path: string, outputs: number): LinearWeights {
+    const matrix = this.matrix([path], true, outputs);
+    const inFeatures = this.checkpoint.tensors.get(`${path}.weight`)?.shape[1] ?? 0;
+    return { matrix, bias: NONE, inFeatures, outFeatures: outputs };
+  }
+
   /** A linear of one or more modules, joined row under row. */
   linear(paths: readonly string[], bias: boolean, packed = true): LinearWeights {
     const matrix = this.matrix(paths, packed);
@@ -91,11 +98,13 @@ export class DrafterWeights {
     return { matrix, bias: vector, inFeatures: shapes[0]?.[1] ?? 0, outFeatures };
   }
 
-  matrix(paths: readonly string[], packed = true): Matrix {
+  /** @param first only so many first rows; null: all */
+  matrix(paths: readonly string[], packed = true, first: number | null = null): Matrix {
     const { bits } = this.options;
     const parts = this.own((read) => {
       const rows = paths.map((path) => read(`${path}.weight`, this.options.matrixDtype));
-      const plain = concatenate(rows, 0);
+      const whole = concatenate(rows, 0);
+      const plain = first === null ? whole : contiguous(slice(whole, [0, 0], [first, dim(whole, 1)]));
       if (!packed || bits === 0 || dim(plain, 1) % GROUP !== 0) return [plain];
       const { weight, scales, biases } = quantize(plain, GROUP, bits, "affine");
       return [weight, scales, biases];

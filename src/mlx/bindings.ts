@@ -111,7 +111,7 @@ export const symbols = {
   dspark_cpu_bytes: { args: [], returns: "usize" },
   dspark_cpu_pack: { args: ["ptr", "ptr", "ptr", "ptr", "i32", "i32", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_matrix_free: { args: ["ptr"], returns: "i32" },
-  dspark_cpu_matmul: { args: ["ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  dspark_cpu_matmul: { args: ["ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_matmul_add: { args: ["ptr", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_norm_matmul: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_norm_gate_up: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
@@ -236,7 +236,7 @@ export interface Native {
   dspark_cpu_bytes(): number;
   dspark_cpu_pack(res: Address, w: Handle, scales: Handle, biases: Handle, groupSize: number, bits: number, mode: Address, bias: Handle): number;
   dspark_cpu_matrix_free(matrix: Handle): number;
-  dspark_cpu_matmul(res: Address, x: Handle, m: Handle, s: Handle): number;
+  dspark_cpu_matmul(res: Address, x: Handle, m: Handle, outputs: number, s: Handle): number;
   dspark_cpu_matmul_add(res: Address, x: Handle, m: Handle, residual: Handle, s: Handle): number;
   dspark_cpu_norm_matmul(res: Address, x: Handle, norm: Handle, eps: number, a: Handle, b: Handle, c: Handle, s: Handle): number;
   dspark_cpu_norm_gate_up(res: Address, x: Handle, norm: Handle, eps: number, gate: Handle, up: Handle, activation: number, s: Handle): number;

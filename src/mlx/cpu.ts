@@ -84,9 +84,12 @@ export function freePackedMatrix(matrix: PackedMatrix): void {
   freed(native.dspark_cpu_matrix_free(matrix), "cpu_matrix_free");
 }
 
-/** x · Mᵀ (+ its bias) */
-export function packedMatmul(x: MlxArray, matrix: PackedMatrix): MlxArray {
-  if (native.dspark_cpu_matmul(slot(), x, matrix, stream) !== 0) throw failure("cpu_matmul", x);
+/**
+ * x · Mᵀ (+ its bias)
+ * @param outputs only so many first columns, rounded up to a multiple of 16; 0: all
+ */
+export function packedMatmul(x: MlxArray, matrix: PackedMatrix, outputs = 0): MlxArray {
+  if (native.dspark_cpu_matmul(slot(), x, matrix, outputs, stream) !== 0) throw failure("cpu_matmul", x);
   return commit();
 }
 
@@ -240,7 +243,8 @@ function putHandle(at: number, handle: Handle): void {
   rowCells[at + 1] = Math.floor(handle / TWO_32);
 }
 
-function putRows(rows: readonly AttendedRow[]): void {
+/** The rows as the primitives take them, till the next call. */
+export function rowsAsCells(rows: readonly AttendedRow[]): Int32Array {
   if (rows.length * WORDS_PER_ROW > rowCells.length) rowCells = new Int32Array(rows.length * WORDS_PER_ROW * 2);
   for (const [index, row] of rows.entries()) {
     const at = index * WORDS_PER_ROW;
@@ -251,10 +255,17 @@ function putRows(rows: readonly AttendedRow[]): void {
     rowCells[at + 6] = row.window;
     rowCells[at + 7] = row.first ?? 0;
   }
+  return rowCells;
 }
 
-/** The second result of a call, which it has written to `secondCell`. */
-function second(op: string): MlxArray {
+/** Where a call writes its second result. */
+export function secondSlot(): Uint32Array {
+  secondCell.fill(0);
+  return secondCell;
+}
+
+/** The second result that a successful call has written there. */
+export function commitSecond(op: string): MlxArray {
   return adopt((secondCell[1] as number) * TWO_32 + (secondCell[0] as number), op);
 }
 
@@ -268,73 +279,9 @@ export function attendPacked(
   rope: MlxArray,
   rows: readonly AttendedRow[],
 ): { out: MlxArray; token: MlxArray } {
-  putRows(rows);
-  secondCell.fill(0);
-  const status = native.dspark_cpu_attend(slot(), secondCell, plan, qkv, rope, rowCells, rows.length, stream);
+  const cells = rowsAsCells(rows);
+  const status = native.dspark_cpu_attend(slot(), secondSlot(), plan, qkv, rope, cells, rows.length, stream);
   if (status !== 0) throw failure("cpu_attend", qkv, rope);
   const out = commit();
-  return { out, token: second("cpu_attend") };
-}
-
-/** Rotates and appends alone: kv [tokens, 2·kvHeads·headDim], keys before values. Returns the token, as attendPacked. */
-export function appendPacked(
-  plan: AttentionPlan,
-  kv: MlxArray,
-  rope: MlxArray,
-  rows: readonly AttendedRow[],
-): MlxArray {
-  putRows(rows);
-  if (native.dspark_cpu_append(slot(), plan, kv, rope, rowCells, rows.length, stream) !== 0) {
-    throw failure("cpu_append", kv, rope);
-  }
-  return commit();
-}
-
-/** Which slots of its own block a slot sees. */
-export interface BlockVisibility {
-  /** None behind itself. */
-  readonly causal: boolean;
-  /** None before its window. */
-  readonly windowed: boolean;
-}
-
-/** attendPacked for blocks of up to 256 tokens that are not appended: each sees its store's tokens [first, start) too. */
-export function attendBlocks(
-  plan: AttentionPlan,
-  qkv: MlxArray,
-  rope: MlxArray,
-  rows: readonly AttendedRow[],
-  { causal, windowed }: BlockVisibility,
-): MlxArray {
-  putRows(rows);
-  const count = rows.length;
-  if (native.dspark_cpu_attend_block(slot(), plan, qkv, rope, rowCells, count, causal, windowed, stream) !== 0) {
-    throw failure("cpu_attend_block", qkv, rope);
-  }
-  return commit();
-}
-
-/** Keys, then values, of tokens [from, to) of a float32 store: [2, kvHeads, to − from, headDim]. */
-export function readKvStore(store: KvStore, after: MlxArray, from: number, to: number): MlxArray {
-  if (native.dspark_cpu_kv_read(slot(), store, after, from, to, stream) !== 0) throw failure("cpu_kv_read", after);
-  return commit();
-}
-
-/**
- * The greedy walk over a draft. f_i is the row of `before` of the id ahead (`anchor`, int32 or uint32 [1], then ids[i − 1];
- * an id that the table does not have counts as 0), ids[i] the first largest of base[i] + f_i · afterᵀ among `width`
- * columns. base [count, width or more] → ids uint32 [count], features f [count, rank].
- */
-export function greedyWalk(
-  base: MlxArray,
-  anchor: MlxArray,
-  before: PackedMatrix,
-  after: PackedMatrix,
-  width: number,
-): { ids: MlxArray; features: MlxArray } {
-  secondCell.fill(0);
-  const status = native.dspark_cpu_greedy_walk(slot(), secondCell, base, anchor, before, after, width, stream);
-  if (status !== 0) throw failure("cpu_greedy_walk", base, anchor);
-  const ids = commit();
-  return { ids, features: second("cpu_greedy_walk") };
+  return { out, token: commitSecond("cpu_attend") };
 }

@@ -82,8 +82,8 @@ export class DecoderModel implements TargetModel {
     return this.parts.embedding.lookup(ids);
   }
 
-  head(x: MlxArray): MlxArray {
-    return this.parts.head.project(x);
+  head(x: MlxArray, outputs?: number): MlxArray {
+    return this.parts.head.project(x, outputs);
   }
 
   dispose(): void {

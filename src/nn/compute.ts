@@ -6,7 +6,8 @@
  * Activations are flat: x [R, features], one row for each token of the step, whichever sequence it belongs to.
  */
 import type { MlxArray } from "../mlx/array.ts";
-import type { AttendedRow, BlockVisibility } from "../mlx/cpu.ts";
+import type { AttendedRow } from "../mlx/cpu.ts";
+import type { BlockVisibility } from "../mlx/cpu-draft.ts";
 import type { StateLayout, StepBatch } from "./layer-state.ts";
 import type { RopeSpec } from "./rope.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
@@ -19,8 +20,11 @@ export interface Block {
 export interface Embedding extends Block {
   /** ids int32 or uint32 [R] → [R, features] */
   lookup(ids: MlxArray): MlxArray;
-  /** x [R, features] → logits [R, vocabulary]: the table used as a head. */
-  project(x: MlxArray): MlxArray;
+  /**
+   * x [R, features] → logits [R, vocabulary]: the table used as a head.
+   * @param outputs columns that are needed, the first ones; a backend may compute no others
+   */
+  project(x: MlxArray, outputs?: number): MlxArray;
 }
 
 /** x [R, in] → linear(x) [R, out]. */
@@ -47,8 +51,8 @@ export interface Norm extends Block {
 export interface Head extends Block {
   /** The final norm alone. */
   norm(x: MlxArray): MlxArray;
-  /** The product alone: what a drafter with a norm of its own borrows. */
-  project(x: MlxArray): MlxArray;
+  /** The product alone: what a drafter with a norm of its own borrows. `outputs` as for an embedding. */
+  project(x: MlxArray, outputs?: number): MlxArray;
   apply(x: MlxArray): MlxArray;
 }
 

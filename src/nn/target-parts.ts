@@ -13,6 +13,9 @@ export interface TargetParts {
   readonly embedScale: number;
   /** Rows of the table, unscaled: ids int32 or uint32 [R] → [R, hidden]. */
   embed(ids: MlxArray): MlxArray;
-  /** The head's product alone: x [R, hidden] → [R, vocabulary]. */
-  head(x: MlxArray): MlxArray;
+  /**
+   * The head's product alone: x [R, hidden] → [R, vocabulary].
+   * @param outputs columns that are needed, the first ones; those behind them may be missing
+   */
+  head(x: MlxArray, outputs?: number): MlxArray;
 }

@@ -5,6 +5,7 @@
 import { afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { decodeNvfp4 } from "../../src/checkpoint/nvfp4-decode.ts";
 import { ConfidenceHead } from "../../src/drafters/confidence.ts";
 import { logSnrFeatures } from "../../src/drafters/log-snr.ts";
@@ -13,6 +14,7 @@ import { DraftVocabulary, withinTable } from "../../src/drafters/vocabulary.ts";
 import {
   concatenate,
   float32Array,
+  free,
   int32Array,
   keep,
   liveArrays,
@@ -23,7 +25,9 @@ import {
   toInt32,
   uint32Array,
 } from "../../src/mlx/array.ts";
-import { argmax, slice, view } from "../../src/mlx/ops.ts";
+import { cpuThreads, setCpuThreads } from "../../src/mlx/cpu.ts";
+import { add, argmax, slice, view } from "../../src/mlx/ops.ts";
+import { fusedCompute } from "../../src/nn/fused/compute.ts";
 import { stockCompute } from "../../src/nn/stock.ts";
 import type { LinearWeights } from "../../src/nn/weights.ts";
 import { drafterRoot, readVectors, worstExcess } from "../support/drafter-golden.ts";
@@ -152,6 +156,92 @@ test("a confidence head reads the Markov features only when it was made for them
     expect([...toFloat32(own.logits(hidden, null))]).toEqual([3.5, 7.5]);
     both.dispose();
     own.dispose();
+  });
+});
+
+describe("the plain Markov walk as one op", () => {
+  const matrix = (rows: number, rank: number, seed: number, levels: number): LinearWeights => {
+    let state = seed;
+    // Few levels make equal sums, of which the first must win.
+    const values = Float32Array.from({ length: rows * rank }, () => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return Math.round((state / 2147483648 - 1) * levels) / levels;
+    });
+    return scope(() => {
+      const weight = keep(float32Array(values, [rows, rank]));
+      return { matrix: { kind: "plain", weight }, bias: NONE, inFeatures: rank, outFeatures: rows };
+    });
+  };
+
+  test("ids and features are those of single steps, to the bit", () => {
+    const threads = cpuThreads();
+    const fused = fusedCompute();
+    const setting = fc.record({
+      known: fc.integer({ min: 1, max: 40 }),
+      columns: fc.integer({ min: 1, max: 3000 }),
+      cut: fc.nat(20),
+      rank: fc.integer({ min: 1, max: 20 }),
+      count: fc.integer({ min: 1, max: 6 }),
+      anchor: fc.integer({ min: 0, max: 60 }),
+      levels: fc.constantFrom(1, 3, 1e6),
+      threads: fc.constantFrom(1, 2),
+      seed: fc.integer({ min: 1, max: 1e6 }),
+    });
+    fc.assert(
+      fc.property(setting, ({ known, columns, cut, rank, count, anchor, levels, threads, seed }) => {
+        setCpuThreads(threads);
+        const width = Math.max(1, columns - cut);
+        const before = fused.embedding(matrix(known, rank, seed, levels).matrix);
+        const after = fused.linear(matrix(columns, rank, seed + 1, levels));
+        const base = matrix(count, columns, seed + 2, levels).matrix;
+        const walk = fused.greedyWalk(before, after);
+        if (walk === null || base.kind !== "plain") throw new Error("the fused backend walks");
+        const { weight } = base;
+        scope(() => {
+          const found = walk(weight, int32Array([anchor]), width);
+          const ids: number[] = [];
+          const features: MlxArray[] = [];
+          let id = anchor;
+          for (let i = 0; i < count; i++) {
+            const row = before.lookup(withinTable(int32Array([id]), known, 1e9));
+            const step = add(slice(weight, [i, 0], [i + 1, columns]), after.apply(row));
+            id = toInt32(argmax(slice(step, [0, 0], [1, width]), -1))[0] ?? -1;
+            ids.push(id);
+            features.push(row);
+          }
+          expect([...toInt32(found.ids)]).toEqual(ids);
+          expect(toFloat32(found.features)).toEqual(toFloat32(concatenate(features, 0)));
+        });
+        before.dispose();
+        after.dispose();
+        free(weight);
+      }),
+      { numRuns: 100 },
+    );
+    setCpuThreads(threads);
+  });
+
+  test("widths that a matrix does not have, and other blocks, are refused", () => {
+    const fused = fusedCompute();
+    const before = fused.embedding(matrix(4, 2, 1, 3).matrix);
+    const after = fused.linear(matrix(5, 2, 2, 3));
+    const other = fused.linear(matrix(5, 3, 2, 3));
+    const foreign = stock.linear(matrix(5, 2, 2, 3));
+    const walk = fused.greedyWalk(before, after);
+    scope(() => {
+      const base = float32Array(new Float32Array(8), [1, 8]);
+      const anchor = int32Array([0]);
+      expect(() => walk?.(base, anchor, 6)).toThrow("the matrix has 5");
+      expect(() => walk?.(base, anchor, 0)).toThrow("base has shape");
+      expect(() => walk?.(base, int32Array([1, 2]), 5)).toThrow("the anchor");
+      expect(() => fused.greedyWalk(before, other)?.(base, anchor, 5)).toThrow("different ranks");
+      expect(fused.greedyWalk(before, foreign)).toBeNull();
+      // Nothing but NaN still names an id.
+      expect([...toInt32(walk?.(float32Array([Number.NaN, Number.NaN], [1, 2]), anchor, 2).ids ?? anchor)]).toEqual([
+        0,
+      ]);
+    });
+    for (const part of [before, after, other, foreign]) part.dispose();
   });
 });
 

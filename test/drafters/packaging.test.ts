@@ -190,6 +190,17 @@ test("gemma-4's cap of logits: 30 when the config is silent, none when it says n
   expect(settingsOf(DSPARK).softcap).toBeNull();
 });
 
+test("drafts from the first ids only, where the config says so", () => {
+  expect(dspark(settingsOf(DSPARK)).idLimit).toBeNull();
+  expect(dspark(settingsOf({ ...DSPARK, draft_id_limit: 20 })).idLimit).toBe(20);
+  expect(dspark(settingsOf({ ...DSPARK, draft_id_limit: 32 })).idLimit).toBeNull();
+  expect(() => settingsOf({ ...DSPARK, draft_id_limit: 33 })).toThrow("33 of a vocabulary of 32");
+  expect(() => settingsOf({ ...DSPARK, draft_id_limit: 0 })).toThrow("draft_id_limit");
+  const reduced = { ...DSPARK_TENSORS, "lm_head.weight": [16, 8], d2t: [16] };
+  const config = { ...DSPARK, draft_vocab_size: 16 };
+  expect(() => settingsOf({ ...config, draft_id_limit: 8 }, reduced)).toThrow("reduced vocabulary");
+});
+
 test("the confidence head is where its tensors are, unless the config decides", () => {
   const bare = without(DSPARK_TENSORS, "confidence_head.proj.weight", "confidence_head.proj.bias");
   expect(dspark(settingsOf(DSPARK)).confidence).toBe("hidden+markov");

@@ -2,8 +2,8 @@
  * Proposals by every law and kind, over golden drafters: laws and draws belong together, coupled drafts are the target's
  * own draws where the distributions agree, rows of a batch are what they are alone, and rounds leave no handles.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BlockDrafter } from "../../src/drafters/block-drafter.ts";
@@ -43,6 +43,7 @@ const GREEDY: ProposalLaw = { kind: "greedy", vocab: VOCAB, bias: null };
 const cache = mkdtempSync(join(tmpdir(), "drafters-"));
 let target: TargetModel;
 
+setDefaultTimeout(60_000);
 beforeAll(() => {
   openTestMlx();
   target = loadTarget(join(drafterRoot, "target"), STOCK.compute, STOCK).model;
@@ -65,9 +66,13 @@ function sampled(kind: "rejection" | "coupled", temperature: number, seed: numbe
   };
 }
 
-function load(name: string): BlockDrafter {
+type Backend = "stock" | "fused";
+
+/** Borrows of the stock target in either case. */
+function load(name: string, backend: Backend = "stock"): BlockDrafter {
   const windowTokens = readCase(name).ctx_window ?? 0;
-  return loadDrafter(drafterSource(name), target, { ...STOCK, bits: 0, windowTokens, cacheRoot: cache });
+  const choice = backend === "stock" ? STOCK : { compute: fusedCompute(), dtype: null };
+  return loadDrafter(drafterSource(name), target, { ...choice, bits: 0, windowTokens, cacheRoot: cache });
 }
 
 /** Context rows that stand for a prompt. */
@@ -87,9 +92,11 @@ function sessionWith(drafter: BlockDrafter, name: string, rows: number): Drafter
 const sums = (q: Float32Array): number[] =>
   Array.from({ length: q.length / VOCAB }, (_, i) => q.subarray(i * VOCAB, (i + 1) * VOCAB).reduce((a, b) => a + b, 0));
 
-describe.each([...drafterCases])("%s", (name) => {
+const runs = drafterCases.flatMap((name) => [[name, "stock"] as const, [name, "fused"] as const]);
+
+describe.each(runs)("%s, %s", (name, backend) => {
   test("by the rejection law, q is a distribution over the target's ids that holds every draft", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const session = sessionWith(drafter, name, 30);
     scope(() => {
       const { ids, q, count } = session.propose(int32Array([7]), drafter.maxDraft, sampled("rejection", 0.9, 3));
@@ -108,7 +115,7 @@ describe.each([...drafterCases])("%s", (name) => {
   });
 
   test("coupled drafts of a cold law are the greedy ones, and no q is made", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const session = sessionWith(drafter, name, 30);
     scope(() => {
       const greedy = session.propose(int32Array([7]), drafter.maxDraft, GREEDY);
@@ -122,7 +129,7 @@ describe.each([...drafterCases])("%s", (name) => {
   });
 
   test("a bias that forbids everything but one id is obeyed", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const session = sessionWith(drafter, name, 20);
     scope(() => {
       const first = toInt32(session.propose(int32Array([7]), 1, GREEDY).ids)[0] ?? 0;
@@ -138,7 +145,7 @@ describe.each([...drafterCases])("%s", (name) => {
   });
 
   test("rows of a batch are what they are alone", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const lengths = [30, 5, 37, 1];
     const sessions = lengths.map((rows) => sessionWith(drafter, name, rows));
     scope(() => {
@@ -162,7 +169,7 @@ describe.each([...drafterCases])("%s", (name) => {
   });
 
   test("a cut context is one that never was longer", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const cut = sessionWith(drafter, name, 37);
     cut.trim(34);
     const short = sessionWith(drafter, name, 34);
@@ -181,7 +188,7 @@ describe.each([...drafterCases])("%s", (name) => {
   });
 
   test("two hundred rounds leave no handle behind", () => {
-    const drafter = load(name);
+    const drafter = load(name, backend);
     const session = sessionWith(drafter, name, 30);
     const row = context(name, 2);
     const round = (i: number) => {
@@ -201,6 +208,57 @@ describe.each([...drafterCases])("%s", (name) => {
     expect(session.length).toBe(230);
     session.close();
     drafter.dispose();
+  });
+});
+
+describe.each(["stock", "fused"] as const)("a head over the first 100 ids, %s", (backend) => {
+  const limit = 100;
+  let limited: BlockDrafter;
+  let whole: BlockDrafter;
+  beforeAll(() => {
+    const dir = join(cache, `limited-${backend}`);
+    cpSync(drafterSource("dspark_native"), dir, { recursive: true });
+    const file = join(dir, "config.json");
+    const config = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
+    writeFileSync(file, JSON.stringify({ ...config, draft_id_limit: limit }));
+    const choice = backend === "stock" ? STOCK : { compute: fusedCompute(), dtype: null };
+    limited = loadDrafter(dir, target, { ...choice, bits: 0 });
+    whole = load("dspark_native", backend);
+  });
+  afterAll(() => {
+    limited.dispose();
+    whole.dispose();
+  });
+
+  test("drafts are the best of those ids, by the walk and by one op", () => {
+    expect(limited.draftVocab).toBe(limit);
+    const [own, all] = [limited, whole].map((drafter) => sessionWith(drafter, "dspark_native", 30));
+    scope(() => {
+      const row = new Float32Array(VOCAB).fill(Number.NEGATIVE_INFINITY).fill(0, 0, limit);
+      for (let anchor = 0; anchor < VOCAB; anchor += 31) {
+        const at = int32Array([anchor]);
+        const bias = float32Array(row, [1, VOCAB]);
+        const wanted = [...toInt32(all?.propose(at, 7, { ...GREEDY, bias }).ids ?? at)];
+        expect([...toInt32(own?.propose(at, 7, GREEDY).ids ?? at)]).toEqual(wanted);
+        const zeros = float32Array(new Float32Array(VOCAB), [1, VOCAB]);
+        expect([...toInt32(own?.propose(at, 7, { ...GREEDY, bias: zeros }).ids ?? at)]).toEqual(wanted);
+      }
+    });
+    own?.close();
+    all?.close();
+  });
+
+  test("laws have the target's width and no mass on other ids", () => {
+    const session = sessionWith(limited, "dspark_native", 30);
+    scope(() => {
+      const { q } = session.propose(int32Array([7]), 7, sampled("rejection", 1, 3));
+      const law = toFloat32(q ?? scalar(0, "float32"));
+      expect(law).toHaveLength(7 * VOCAB);
+      for (const sum of sums(law)) expect(sum).toBeCloseTo(1, 4);
+      for (let i = 0; i < 7; i++)
+        expect(law.subarray(i * VOCAB + limit, (i + 1) * VOCAB).every((x) => x === 0)).toBe(true);
+    });
+    session.close();
   });
 });
 

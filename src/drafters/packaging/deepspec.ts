@@ -72,6 +72,7 @@ export function readDSpark(folder: DrafterFolder, config: ConfigSection, facts: 
     ownEmbed: shapeOf(folder, "embed_tokens.weight") !== null,
     ownHead,
     draftVocab: readDraftVocab(folder, config, ownHead),
+    idLimit: readIdLimit(config),
     markov,
     confidence: readConfidence(folder, config, markov !== null),
     logSnr: readLogSnr(dir, config),
@@ -130,6 +131,18 @@ function gemmaRope(config: ConfigSection, headDim: number) {
   const full = config.section("rope_parameters")?.section("full_attention") ?? null;
   const theta = full?.number("rope_theta", 1e6) ?? 1e6;
   return proportionalRope(headDim, theta, full?.number("partial_rotary_factor", 0.25) ?? 0.25);
+}
+
+/** Our own key: where ids are sorted by frequency, a head over the first of them costs less and misses little. */
+function readIdLimit(config: ConfigSection): number | null {
+  if (!config.has("draft_id_limit")) return null;
+  const limit = config.size("draft_id_limit");
+  const vocab = config.size("vocab_size");
+  if (limit > vocab) config.fail("draft_id_limit", `${limit} of a vocabulary of ${vocab}`);
+  if (config.size("draft_vocab_size", vocab) !== vocab) {
+    config.fail("draft_id_limit", "ids of a reduced vocabulary are not in the target's order");
+  }
+  return limit === vocab ? null : limit;
 }
 
 /** The rank is the tensor's; a config that states one promises the tensors. */

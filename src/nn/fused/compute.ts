@@ -7,7 +7,6 @@ import type { MlxArray } from "../../mlx/array.ts";
 import {
   cpuIsa,
   freePackedMatrix,
-  greedyWalk,
   normGateUp,
   normMatmul,
   type PackedMatrix,
@@ -16,6 +15,7 @@ import {
   packedNorm,
   packedRows,
 } from "../../mlx/cpu.ts";
+import { greedyWalk } from "../../mlx/cpu-draft.ts";
 import type {
   Activation,
   Compute,
@@ -64,8 +64,8 @@ class FusedEmbedding implements Embedding {
     return packedRows(ids, this.table);
   }
 
-  project(x: MlxArray): MlxArray {
-    return packedMatmul(x, this.table);
+  project(x: MlxArray, outputs?: number): MlxArray {
+    return packedMatmul(x, this.table, outputs);
   }
 
   dispose(): void {
@@ -165,8 +165,8 @@ class FusedHead implements Head {
     return packedNorm(x, this.finalNorm.weight, this.finalNorm.eps);
   }
 
-  project(x: MlxArray): MlxArray {
-    return packedMatmul(x, this.matrix);
+  project(x: MlxArray, outputs?: number): MlxArray {
+    return packedMatmul(x, this.matrix, outputs);
   }
 
   apply(x: MlxArray): MlxArray {

@@ -7,9 +7,6 @@ import { concatenate, dim, free, type MlxArray, NONE } from "../../mlx/array.ts"
 import {
   type AttendedRow,
   type AttentionPlan,
-  appendPacked,
-  attendBlocks,
-  type BlockVisibility,
   freeAttentionPlan,
   freePackedMatrix,
   newAttentionPlan,
@@ -18,6 +15,7 @@ import {
   packedMatmul,
   packedNorm,
 } from "../../mlx/cpu.ts";
+import { appendPacked, attendBlocks, type BlockVisibility } from "../../mlx/cpu-draft.ts";
 import { multiply, reshape, rmsNorm, sigmoid, slice } from "../../mlx/ops.ts";
 import type { ContextAttention, ContextAttentionSpec } from "../compute.ts";
 import type { StepBatch } from "../layer-state.ts";
