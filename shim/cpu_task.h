@@ -1,9 +1,11 @@
 // A lazy MLX array that one function computes on the stream's own thread.
 //
 // MLX calls eval_cpu on the thread that evaluates; outputs are allocated there and the function is queued. MLX keeps
-// inputs and outputs alive until the queue has passed them, so the function holds weak copies only.
+// inputs and outputs alive until the queue has passed them, so the function gets plain views: copies of arrays would be
+// the larger part of what a small task costs.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -17,11 +19,45 @@
 
 namespace dspark {
 
+// Where an array's elements are, of its first two axes.
+class View {
+ public:
+  View() = default;
+  explicit View(const mlx::core::array& array)
+      : data_(const_cast<void*>(array.data<void>())), size_(array.size()) {
+    for (size_t axis = 0; axis < array.ndim() && axis < 2; axis++) {
+      shape_[axis] = array.shape(static_cast<int>(axis));
+      strides_[axis] = array.strides(static_cast<int>(axis));
+    }
+  }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(data_);
+  }
+  int shape(int axis) const {
+    return shape_[axis];
+  }
+  int64_t strides(int axis) const {
+    return strides_[axis];
+  }
+  size_t size() const {
+    return size_;
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  int shape_[2] = {};
+  int64_t strides_[2] = {};
+};
+
 class CpuTask final : public mlx::core::Primitive {
  public:
   using Arrays = std::vector<mlx::core::array>;
+  // The first of each; inputs behind them are only waited for.
+  using Views = std::array<View, 2>;
   // Must not throw: by then nobody can be told.
-  using Function = std::function<void(const Arrays& inputs, Arrays& outputs)>;
+  using Function = std::function<void(const Views& inputs, const Views& outputs)>;
 
   CpuTask(mlx::core::Stream stream, const char* name, std::vector<mlx::core::Shape> shapes, Function function)
       : Primitive(stream), name_(name), shapes_(std::move(shapes)),
@@ -40,16 +76,15 @@ class CpuTask final : public mlx::core::Primitive {
   }
 
   void eval_cpu(const Arrays& inputs, Arrays& outputs) override {
-    Arrays in, out;
-    for (const auto& input : inputs) {
-      in.push_back(mlx::core::array::unsafe_weak_copy(input));
+    Views in, out;
+    for (size_t i = 0; i < inputs.size() && i < in.size(); i++) {
+      in[i] = View(inputs[i]);
     }
-    for (auto& output : outputs) {
-      output.set_data(mlx::core::allocator::malloc(output.nbytes()));
-      out.push_back(mlx::core::array::unsafe_weak_copy(output));
+    for (size_t i = 0; i < outputs.size(); i++) {
+      outputs[i].set_data(mlx::core::allocator::malloc(outputs[i].nbytes()));
+      out[i] = View(outputs[i]);
     }
-    mlx::core::cpu::get_command_encoder(stream()).dispatch(
-        [function = function_, in = std::move(in), out = std::move(out)]() mutable { (*function)(in, out); });
+    mlx::core::cpu::get_command_encoder(stream()).dispatch([function = function_, in, out] { (*function)(in, out); });
   }
   void eval_gpu(const Arrays&, Arrays&) override {
     throw std::runtime_error(std::string(name_) + " runs on a CPU only");

@@ -18,6 +18,7 @@ namespace mx = mlx::core;
 using namespace dspark::cpu;
 using dspark::CpuTask;
 using dspark::guarded;
+using dspark::View;
 using MatrixPtr = std::shared_ptr<const Matrix>;
 using AttentionPtr = std::shared_ptr<const AttentionSpec>;
 
@@ -98,7 +99,7 @@ FloatType float_type(const mx::array& a, const char* what) {
 }
 
 // Rows of an evaluated array; only a last axis that is not dense is copied.
-Rows rows_of(const mx::array& a, Scratch& scratch) {
+Rows rows_of(const View& a, Scratch& scratch) {
   const int count = a.shape(0);
   const int features = a.shape(1);
   if (features == 1 || a.strides(1) == 1) {
@@ -114,7 +115,7 @@ Rows rows_of(const mx::array& a, Scratch& scratch) {
 }
 
 // The same without a distance between the rows.
-Rows dense_rows(const mx::array& a, Scratch& scratch) {
+Rows dense_rows(const View& a, Scratch& scratch) {
   const Rows rows = rows_of(a, scratch);
   const size_t features = a.shape(1);
   if (rows.stride == features) {
@@ -498,7 +499,7 @@ struct RowsStep {
     }
   }
 
-  const float* rope(const std::vector<mx::array>& in, Rows& held) const {
+  const float* rope(const CpuTask::Views& in, Rows& held) const {
     held = rotated ? dense_rows(in[1], scratch_of_thread(1)) : Rows{};
     return held.data;
   }

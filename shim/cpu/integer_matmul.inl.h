@@ -165,8 +165,10 @@ void integer_panels(const Matrix& w, const Activations& a, int first, int last, 
 
 template <int Group>
 void integer_group(const Matrix& w, const Activations& a, int first, int last, float* y, size_t stride) {
-  if (w.encoding == Encoding::codes) {
-    return integer_panels<Group, 8, false>(w, a, first, last, y, stride);
+  if constexpr (Group <= 32) {
+    if (w.encoding == Encoding::codes) {
+      return integer_panels<Group, 8, false>(w, a, first, last, y, stride);
+    }
   }
   if constexpr (Group >= 32) {
     switch (w.bits) {

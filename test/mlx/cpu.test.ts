@@ -281,7 +281,7 @@ describe("refusals", () => {
       const store = newKvStore(1, 8, "float32", 0);
       const row = { store, after: NONE, start: 3, count: 1, window: 0 };
       const qkv = float32Array(values(48, 1), [2, 24]);
-      expect(() => attendPacked(plan, qkv, NONE, [row])).toThrow(/the rows have 1 tokens, qkv 2/);
+      expect(() => attendPacked(plan, qkv, NONE, [row])).toThrow(/the rows have 1 tokens, x 2/);
       expect(() => attendPacked(plan, qkv, NONE, [{ ...row, start: 300, count: 2 }])).toThrow(/token 300 is not held/);
       expect(() => setCpuThreads(0)).toThrow(/0 is not from 1 to 1024/);
       freeAttentionPlan(plan);
