@@ -1,5 +1,5 @@
 /** A benchmark's result: printed as lines with median and p10–p90, judged where there is a limit, written as JSON. */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import type { Rounds } from "./paired.ts";
@@ -29,10 +29,19 @@ export function report(id: string, lines: readonly Line[], rounds: Rounds): bool
   return judged.every(({ holds }) => holds);
 }
 
+/** With the family and model on Linux: a virtual machine's name for its processor may hide the generation. */
+function cpuName(): string {
+  const name = cpus()[0]?.model ?? "unknown";
+  if (process.platform !== "linux") return name;
+  const text = readFileSync("/proc/cpuinfo", "utf8");
+  const [family, model] = ["cpu family", "model"].map((key) => new RegExp(`^${key}\\s*: (\\d+)$`, "m").exec(text)?.[1]);
+  return family === undefined ? name : `${name} (family ${family}, model ${model})`;
+}
+
 /** What made the numbers, and how busy it was. */
 export function describeMachine() {
   return {
-    cpu: cpus()[0]?.model ?? "unknown",
+    cpu: cpuName(),
     cores: cpus().length,
     platform: `${process.platform}-${process.arch}`,
     load_average: loadavg(),
