@@ -15,7 +15,7 @@ import { goldenRoot } from "../support/golden.ts";
 import { openTestMlx, repoRoot } from "../support/native.ts";
 import { difference, type Pair, runAll, speculator } from "../support/pairs.ts";
 import { GREEDY } from "../support/sampling.ts";
-import { loadSmollm2, smollm2Folder, smollm2Present } from "../support/smollm2.ts";
+import { drafterAsTrained, loadSmollm2, smollm2Folder, smollm2Present } from "../support/smollm2.ts";
 import { request } from "./tiny.ts";
 
 setDefaultTimeout(240_000);
@@ -36,7 +36,7 @@ describe.skipIf(!smollm2Present)("SmolLM2 and its drafter (needs the GGUF of `ma
     openTestMlx();
     const dir = await smollm2Folder(join(folder, "mlx"));
     packed = loadSmollm2(dir, 4);
-    exact = loadSmollm2(dir, 0);
+    exact = loadSmollm2(dir, 0, "fused", drafterAsTrained(join(folder, "drafter")));
   });
   afterAll(() => {
     packed.dispose();

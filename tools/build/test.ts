@@ -40,12 +40,30 @@ function execute(command: readonly string[]): { readonly ok: boolean; readonly s
   return { ok: exitCode === 0, signal: signalCode };
 }
 
+/** A command that counts as one test. */
+function succeeds(command: readonly string[]): Count {
+  const { ok } = execute(command);
+  if (!ok) failures.push(command.map((word) => word.replace(`${root}/`, "")).join(" "));
+  return one(ok);
+}
+
 function one(ok: boolean): Count {
   return { passed: ok ? 1 : 0, failed: ok ? 0 : 1, skipped: 0 };
 }
 
 function add(a: Count, b: Count): Count {
   return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped };
+}
+
+/** What failed, told again at the end: a log that is cut at its head still names it. */
+const failures: string[] = [];
+
+/** Failed test cases of a JUnit report, as "file: name". */
+function failedCases(report: string): string[] {
+  return [...report.matchAll(/<testcase ([^>]*)>\s*<failure/g)].map(([, attributes = ""]) => {
+    const value = (key: string) => new RegExp(`\\b${key}="([^"]*)"`).exec(attributes)?.[1] ?? "?";
+    return `${value("file")}: ${value("name")}`;
+  });
 }
 
 /** `bun test` on files, counted by its JUnit report. */
@@ -63,16 +81,19 @@ function bunTest(name: string, files: readonly string[]): Count {
     `--reporter-outfile=${report}`,
     ...files.map((file) => `./${file}`),
   ]);
-  const totals = existsSync(report) ? /<testsuites [^>]*>/.exec(readFileSync(report, "utf8"))?.[0] : undefined;
+  const text = existsSync(report) ? readFileSync(report, "utf8") : "";
+  const totals = /<testsuites [^>]*>/.exec(text)?.[0];
   if (totals === undefined) {
-    console.log(`the tests of "${name}" ended without a report${signal === undefined ? "" : ` (${signal})`}`);
+    failures.push(`${name}: ended without a report${signal === undefined ? "" : ` (${signal})`}`);
     return one(false);
   }
+  failures.push(...failedCases(text));
   const attribute = (key: string) => Number(new RegExp(` ${key}="(\\d+)"`).exec(totals)?.[1] ?? Number.NaN);
   const [tests, failed, skipped] = [attribute("tests"), attribute("failures"), attribute("skipped")];
   const count = { passed: tests - failed - skipped, failed, skipped };
-  // An error outside of a test fails the run without failing a test.
-  return !ok && failed === 0 ? add(count, one(false)) : count;
+  if (ok || failed > 0) return count;
+  failures.push(`${name}: an error outside of a test${signal === undefined ? "" : ` (${signal})`}`);
+  return add(count, one(false));
 }
 
 const allTests = [...new Bun.Glob("test/**/*.test.ts").scanSync({ cwd: root })].sort();
@@ -94,14 +115,14 @@ function shimTest(): Count {
 function programs(pattern: string): Count {
   const found = [...new Bun.Glob(pattern).scanSync({ cwd: root })].sort();
   if (found.length === 0) throw new Error(`no test program at ${pattern}`);
-  return found.map((program) => one(execute([join(root, program)]).ok)).reduce(add);
+  return found.map((program) => succeeds([join(root, program)])).reduce(add);
 }
 
 const SUITES: Readonly<Record<string, () => Count>> = {
   check: () =>
     [
-      one(execute([bin("biome"), "check", "--error-on-warnings", "."]).ok),
-      one(execute([bin("tsc"), "--noEmit", "-p", "."]).ok),
+      succeeds([bin("biome"), "check", "--error-on-warnings", "."]),
+      succeeds([bin("tsc"), "--noEmit", "-p", "."]),
       bunTest("check", allTests.filter(isStatic)),
     ].reduce(add),
   // A process of its own for each file: MLX's count of running tasks is one for the whole process, and a task that a test
@@ -112,7 +133,9 @@ const SUITES: Readonly<Record<string, () => Count>> = {
       .map((file) => {
         const name = file.replaceAll("/", "-");
         const count = bunTest(name, [file]);
-        return count.passed + count.skipped === 0 ? bunTest(name, [file]) : count;
+        if (count.passed + count.skipped > 0) return count;
+        failures.pop();
+        return bunTest(name, [file]);
       })
       .reduce(add),
   native: () => {
@@ -140,6 +163,6 @@ for (const name of asked) {
   console.log(`suite ${name}: passed ${count.passed}, failed ${count.failed}, skipped ${count.skipped}`);
   total = add(total, count);
 }
-const skipped = total.skipped > 0 ? `, ${total.skipped} skipped` : "";
-console.log(`\n${total.passed} passed, ${total.failed} failed${skipped}`);
+for (const failure of failures) console.log(`failed: ${failure}`);
+console.log(`\n${total.skipped} skipped\n${total.passed} passed, ${total.failed} failed`);
 process.exit(total.failed === 0 && total.passed > 0 ? 0 : 1);
