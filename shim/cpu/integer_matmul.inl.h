@@ -11,10 +11,10 @@ constexpr int kTileRows = 2;
 constexpr int tile_blocks(int rows) { return rows == 1 ? 2 : 1; }
 #elif DSPARK_SIMD == DSPARK_AVX512
 constexpr int kTileRows = 6;
-constexpr int tile_blocks(int rows) { return rows == 1 ? 4 : 2; }
+constexpr int tile_blocks(int rows) { return rows == 1 ? 12 : rows == 2 ? 4 : 2; }
 #elif DSPARK_SIMD == DSPARK_AVX2
 constexpr int kTileRows = 3;
-constexpr int tile_blocks(int rows) { return rows == 1 ? 2 : 1; }
+constexpr int tile_blocks(int rows) { return rows == 1 ? 4 : 1; }
 #elif DSPARK_SIMD == DSPARK_NEON
 constexpr int kTileRows = 2;
 constexpr int tile_blocks(int) { return 1; }
@@ -22,6 +22,8 @@ constexpr int tile_blocks(int) { return 1; }
 constexpr int kTileRows = 1;
 constexpr int tile_blocks(int) { return 1; }
 #endif
+
+constexpr size_t kPrefetchMost = size_t(256) << 10;
 
 DSPARK_INLINE Vf load_values(const unsigned char* p, FloatType type) {
   switch (type) {
@@ -60,6 +62,9 @@ void integer_tile(const Matrix& w, int block, const Activations& a, int row, Til
   const int groups = w.groups();
   const size_t record_bytes = w.record_bytes();
   const size_t block_bytes = record_bytes * groups;
+  // The same place of the tile that comes next: its blocks are streams of their own, too short for the processor to
+  // find out. What is far ahead would push out what is near.
+  const size_t ahead = Blocks * block_bytes <= kPrefetchMost ? Blocks * block_bytes : 2048;
   const size_t value_bytes = kLanes * size_of(w.type);
   const unsigned char* record = w.block(block);
   const float* scale = a.scale + size_t(row) * groups;
@@ -86,7 +91,11 @@ void integer_tile(const Matrix& w, int block, const Activations& a, int row, Til
     for (int j = 0; j < kWords; j++) {
       for (int b = 0; b < Blocks; b++) {
         const unsigned char* words = record + b * block_bytes + j * 64;
-        __builtin_prefetch(words + 2048);
+        if constexpr (Rows == 1) {
+          __builtin_prefetch(words + ahead, 0, 2); // many blocks: only the second cache holds them
+        } else {
+          __builtin_prefetch(words + ahead);
+        }
         dot_word<0, Bits, Rows>(load_int(words), dots[b], x, j * kSteps);
       }
     }
@@ -130,6 +139,11 @@ void integer_rows(const Matrix& w, const Activations& a, int row, int first, int
   int block = first;
   for (; block + kBlocks <= last; block += kBlocks) {
     integer_tile<Group, Bits, Affine, kBlocks, Rows>(w, block, a, row, out);
+  }
+  if constexpr (kBlocks > 4) {
+    for (; block + 4 <= last; block += 4) {
+      integer_tile<Group, Bits, Affine, 4, Rows>(w, block, a, row, out);
+    }
   }
   if constexpr (kBlocks > 1) {
     for (; block < last; block++) {

@@ -123,7 +123,7 @@ void pack_affine(const Source& from, Matrix& to, Pool& pool) {
   to.encoding = Encoding::affine;
   to.bits = from.bits == 3 ? 4 : from.bits > 4 ? 8 : from.bits;
   to.type = from.type;
-  to.blob = Buffer(to.block_bytes() * to.blocks());
+  to.blob = Buffer::lasting(to.block_bytes() * to.blocks());
   const size_t value = size_of(to.type);
   const size_t row_words = size_t(from.columns) * from.bits / 32;
   each_record(to, pool, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
@@ -152,7 +152,7 @@ void pack_fp4(const Source& from, Matrix& to, Pool& pool) {
   to.zero = kE2M1Zero;
   // E8M0 halves fit bfloat16, E4M3 halves fit float16.
   to.type = power_of_two ? FloatType::bf16 : FloatType::f16;
-  to.blob = Buffer(to.block_bytes() * to.blocks());
+  to.blob = Buffer::lasting(to.block_bytes() * to.blocks());
   const size_t row_words = size_t(from.columns) * 4 / 32;
   const auto* scales = static_cast<const uint8_t*>(from.scales);
   each_record(to, pool, [&](int row, int g, int lane, unsigned char* record, unsigned char* parameters) {
@@ -169,7 +169,7 @@ void pack_fp8(const Source& from, Matrix& to, Pool& pool) {
   require(from.bits == 8 && from.group == 32, "mxfp8 with other groups or bits");
   to.encoding = Encoding::floats;
   to.type = FloatType::bf16;
-  to.blob = Buffer(to.block_bytes() * to.blocks());
+  to.blob = Buffer::lasting(to.block_bytes() * to.blocks());
   const auto* codes = static_cast<const uint8_t*>(from.weight);
   const auto* scales = static_cast<const uint8_t*>(from.scales);
   each_row(to, pool, [&](int row) {
@@ -185,7 +185,7 @@ void pack_fp8(const Source& from, Matrix& to, Pool& pool) {
 void pack_floats(const Source& from, Matrix& to, Pool& pool) {
   to.encoding = Encoding::floats;
   to.type = from.type;
-  to.blob = Buffer(to.block_bytes() * to.blocks());
+  to.blob = Buffer::lasting(to.block_bytes() * to.blocks());
   const size_t value = size_of(to.type);
   const auto* values = static_cast<const unsigned char*>(from.weight);
   each_row(to, pool, [&](int row) {
