@@ -94,6 +94,7 @@ void integer_tile(const Matrix& w, int block, const Activations& a, int row, Til
         if constexpr (Rows == 1) {
           __builtin_prefetch(words + ahead, 0, 2); // many blocks: only the second cache holds them
         } else {
+          __builtin_prefetch(words + 2 * ahead, 0, 2);
           __builtin_prefetch(words + ahead);
         }
         dot_word<0, Bits, Rows>(load_int(words), dots[b], x, j * kSteps);
