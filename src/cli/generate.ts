@@ -6,7 +6,7 @@ import type { EngineClient } from "../engine/client.ts";
 import { EVIDENCE_LOGPROBS } from "../engine/lossless.ts";
 import { ChoiceCollector, type ChoiceEvent, type ChoiceResult } from "../server/generation/events.ts";
 import { reportBlock, usageOf } from "../server/generation/report.ts";
-import type { GenerationRequest, PromptSource } from "../server/generation/request.ts";
+import { type GenerationRequest, NO_REASONING, NO_TOOLS, type PromptSource } from "../server/generation/request.ts";
 import { GenerationService, type RunningGeneration } from "../server/generation/service.ts";
 import { DEFAULT_SERVER_OPTIONS } from "../server/options.ts";
 import { defineCliCommand } from "./command.ts";
@@ -157,6 +157,10 @@ function generationRequest(flags: GenerateFlags, prompt: string): GenerationRequ
     ignoreEos: false,
     topLogprobs: flags["verify-lossless"] ? EVIDENCE_LOGPROBS : null,
     priority: 0,
+    toolPolicy: NO_TOOLS,
+    reasoning: NO_REASONING,
+    format: null,
+    formatParam: "response_format",
   };
 }
 

@@ -53,7 +53,8 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
         const reason: ChoiceEndReason = chain.stopString !== null ? "stop" : event.reason;
         const { stopString, completionTokens } = chain;
         for (const choice of row.choices) {
-          yield { type: "end", choice, reason, stopString, tokens, completionTokens, stats: event.stats };
+          const counts = { completionTokens, reasoningTokens: 0 };
+          yield { type: "end", choice, reason, stopString, tokens, ...counts, stats: event.stats };
         }
       }
     }

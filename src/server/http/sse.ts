@@ -15,6 +15,16 @@ export function dataFrame(value: unknown): SseFrame {
   return new SseFrame(`data: ${JSON.stringify(value)}\n\n`);
 }
 
+/** Each object as one data frame. */
+export function dataFrames(chunks: readonly object[]): SseFrame[] {
+  return chunks.map(dataFrame);
+}
+
+/** `event: <type>` and `data: <json>`: some SDKs ignore events without the first line. */
+export function eventFrame(type: string, value: unknown): SseFrame {
+  return new SseFrame(`event: ${type}\ndata: ${JSON.stringify(value)}\n\n`);
+}
+
 export const DONE_FRAME = new SseFrame("data: [DONE]\n\n");
 
 /** A comment: clients do not see it, but their socket does. */

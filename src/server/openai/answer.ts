@@ -45,7 +45,7 @@ export function usageBody(usage: TokenUsage) {
  * A choice that was cut from outside has no finish reason: the answer fails. A lost client is not there to read it,
  * so the words are those for the other cause.
  */
-export function finishReason(reason: ChoiceEndReason): "stop" | "length" {
+export function finishReason(reason: ChoiceEndReason): Exclude<ChoiceEndReason, "cancelled"> {
   if (reason === "cancelled") throw notReady("the server is shutting down");
   return reason;
 }

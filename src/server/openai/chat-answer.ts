@@ -45,6 +45,7 @@ export class ChatChunks {
 
   push(event: ChoiceEvent): object[] {
     if (event.type === "text") return [this.chunk([this.choice(event, { content: event.text }, null)])];
+    if (event.type !== "end") return [];
     this.finished.push(event);
     const choice = this.choice(event, {}, finishReason(event.reason));
     return [this.chunk([choice], { x_mlx_dspark: choiceReport(this.context.job, event) })];
@@ -61,7 +62,7 @@ export class ChatChunks {
     return [{ ...head(this.context, "chat.completion.chunk"), choices: [], usage }];
   }
 
-  private choice(event: ChoiceEvent, delta: object, finish: "stop" | "length" | null) {
+  private choice(event: ChoiceEvent, delta: object, finish: ReturnType<typeof finishReason> | null) {
     const { delivery, text } = this.context;
     const shown = event.tokens.some((token) => token.visible);
     return {

@@ -1,9 +1,9 @@
 /** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
 import { type Static, Type as t } from "@sinclair/typebox";
 import type { Message, ToolCall } from "../../text/index.ts";
+import { deeperThan, NESTING_MAX } from "../dialect/depth.ts";
+import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
-import { deeperThan, NESTING_MAX } from "./depth.ts";
-import { clip } from "./fields.ts";
 
 const partSchema = t.Union([t.String(), t.Object({ type: t.String(), text: t.Optional(t.Unknown()) })]);
 

@@ -1,10 +1,11 @@
 /** `POST /v1/chat/completions`: the body's schema and its way into the internal form (http-openai.md §2). */
 import { type Static, Type as t } from "@sinclair/typebox";
+import { deeperThan, NESTING_MAX } from "../dialect/depth.ts";
+import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import { chatMessages, messageSchema } from "./chat-messages.ts";
-import { deeperThan, NESTING_MAX } from "./depth.ts";
-import { clip, type Delivery, sharedFields, sharedRequest, unsupported } from "./fields.ts";
+import { type Delivery, sharedFields, sharedRequest, unsupported } from "./fields.ts";
 
 export const chatBodySchema = t.Object(
   {

@@ -36,6 +36,7 @@ export class CompletionChunks {
 
   push(event: ChoiceEvent): object[] {
     if (event.type === "text") return [this.chunk(event, event.text, null, {})];
+    if (event.type !== "end") return [];
     this.finished.push(event);
     const report = { x_mlx_dspark: choiceReport(this.context.job, event) };
     return [this.chunk(event, "", finishReason(event.reason), report)];
@@ -47,7 +48,12 @@ export class CompletionChunks {
     return [{ ...head(this.context, "text_completion"), choices: [], usage }];
   }
 
-  private chunk(event: ChoiceEvent, text: string, finish: "stop" | "length" | null, extra: object): object {
+  private chunk(
+    event: ChoiceEvent,
+    text: string,
+    finish: ReturnType<typeof finishReason> | null,
+    extra: object,
+  ): object {
     const { job, delivery, text: tokens } = this.context;
     const opening = !this.opened.has(event.choice);
     this.opened.add(event.choice);

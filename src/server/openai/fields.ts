@@ -4,8 +4,9 @@
  * Elysia's `t.Integer` also takes integers written as strings, which this API does not.
  */
 import { type Static, Type as t } from "@sinclair/typebox";
+import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
-import type { GenerationRequest } from "../generation/request.ts";
+import { type GenerationRequest, NO_REASONING, NO_TOOLS } from "../generation/request.ts";
 
 /** Longest list of stop strings; OpenAI documents 4, more are accepted (http-openai.md §2). */
 const STOPS_MAX = 16;
@@ -78,6 +79,10 @@ export function sharedRequest(body: SharedBody): SharedRequest {
     stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
     n: body.n ?? 1,
     ignoreEos: body.ignore_eos ?? false,
+    toolPolicy: NO_TOOLS,
+    reasoning: NO_REASONING,
+    format: null,
+    formatParam: "response_format",
   };
 }
 
@@ -104,9 +109,4 @@ function logitBias(bias: SharedBody["logit_bias"]): (readonly [number, number])[
       throw invalidRequest("logit_bias", `'logit_bias' key '${clip(key)}' is not a token id`);
     return [Number(key), value] as const;
   });
-}
-
-/** A client's word for an error message, kept short. */
-export function clip(text: string): string {
-  return text.length <= 40 ? text : `${text.slice(0, 40)}…`;
 }

@@ -6,7 +6,7 @@
 import type { TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { invalidRequest, type RequestError } from "../errors.ts";
-import { clip } from "./fields.ts";
+import { clip } from "./words.ts";
 
 /** The part of a TypeBox value error that is used here. */
 interface ValueErrorLike {

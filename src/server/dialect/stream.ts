@@ -1,21 +1,23 @@
 /**
- * A streamed OpenAI answer as frames: headers go out with the first one, before the prompt is read; silence is filled
- * by keep-alives; an error after that is a frame of its own, and then nothing, not even `[DONE]`. It never throws:
+ * A streamed answer as frames, in any dialect: headers go out with the first one, before the prompt is read; silence is filled
+ * by keep-alives; an error after that is a frame of its own, and then nothing. It never throws:
  * the runtime would have nothing better to do with the error than to cut the connection.
  */
 import { type RequestError, toRequestError } from "../errors.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
 import { SILENCE, withSilence } from "../generation/merge.ts";
 import type { RunningGeneration } from "../generation/service.ts";
-import { DONE_FRAME, dataFrame, type SseFrame } from "../http/sse.ts";
-import { errorFrame } from "./envelope.ts";
+import type { SseFrame } from "../http/sse.ts";
 
 /** The dialect's part: events to frames. */
 export interface FrameSource {
   open(): readonly SseFrame[];
   push(event: ChoiceEvent): readonly SseFrame[];
   keepAlive(): SseFrame;
+  /** The last frames of an answer that came to its end. */
   close(): readonly SseFrame[];
+  /** The last frame of one that did not. */
+  fail(error: RequestError): SseFrame;
 }
 
 export interface StreamOptions {
@@ -38,15 +40,9 @@ export async function* streamFrames(
       else yield* frames.push(event);
     }
     yield* frames.close();
-    yield DONE_FRAME;
   } catch (error) {
     const reply = toRequestError(error);
     options.onError(reply);
-    yield errorFrame(reply);
+    yield frames.fail(reply);
   }
-}
-
-/** Each object as one data frame. */
-export function dataFrames(chunks: readonly object[]): SseFrame[] {
-  return chunks.map(dataFrame);
 }
