@@ -25,7 +25,10 @@ interface SchemaLike {
   readonly maximum?: number;
   readonly minItems?: number;
   readonly minLength?: number;
+  /** What a value of this schema must be, in words. */
   readonly "x-must-be"?: string;
+  /** The whole message, where clients know its words. */
+  readonly "x-message"?: string;
 }
 
 /** A function that returns a body which keeps to the schema and throws 400, naming the field, for any other. */
@@ -40,6 +43,8 @@ export function bodyChecker(schema: TSchema): (body: Record<string, unknown>) =>
 function violation(first: ValueErrorLike | undefined): RequestError {
   if (first === undefined || first.path === "") return invalidRequest(null, "the request body must be a JSON object");
   const param = paramOf(first.path);
+  const message = first.schema["x-message"];
+  if (message !== undefined) return invalidRequest(param, message);
   const missing = first.value === undefined && !("x-must-be" in first.schema);
   if (missing) return invalidRequest(param, `'${param}' is required`);
   return invalidRequest(param, `'${param}' must be ${requirement(first.schema)}${got(first.value)}`);

@@ -46,9 +46,16 @@ export type ChoiceEvent =
       readonly stats: RequestStats;
     };
 
+/** A part of an answer; neighbours differ in type, except calls. */
+export type ChoicePiece =
+  | { readonly type: "reasoning" | "text"; readonly text: string }
+  | { readonly type: "call"; readonly call: ReadCall };
+
 /** A finished choice: the fold of its events. */
 export interface ChoiceResult {
   readonly choice: number;
+  /** All of the answer in the order in which it was written. */
+  readonly pieces: readonly ChoicePiece[];
   readonly text: string;
   /** Trimmed at both ends. */
   readonly reasoning: string;
@@ -66,6 +73,7 @@ export class ChoiceCollector {
   private readonly texts = new Map<number, string[]>();
   private readonly thoughts = new Map<number, string[]>();
   private readonly calls = new Map<number, ReadCall[]>();
+  private readonly pieces = new Map<number, ChoicePiece[]>();
   private readonly tokens = new Map<number, ChoiceToken[]>();
   private readonly finished: ChoiceResult[] = [];
 
@@ -76,20 +84,24 @@ export class ChoiceCollector {
     switch (event.type) {
       case "text":
         entry(this.texts, choice).push(event.text);
+        appendText(entry(this.pieces, choice), event.type, event.text);
         return;
       case "reasoning":
         entry(this.thoughts, choice).push(event.text);
+        appendText(entry(this.pieces, choice), event.type, event.text);
         return;
       case "call":
         entry(this.calls, choice).push(event.call);
+        entry(this.pieces, choice).push({ type: "call", call: event.call });
         return;
       case "end": {
         const { reason, stopString, completionTokens, reasoningTokens, stats } = event;
         const text = entry(this.texts, choice).join("");
         const reasoning = entry(this.thoughts, choice).join("").trim();
         const calls = entry(this.calls, choice);
+        const pieces = entry(this.pieces, choice);
         const counts = { completionTokens, reasoningTokens };
-        this.finished.push({ choice, text, reasoning, calls, tokens, reason, stopString, ...counts, stats });
+        this.finished.push({ choice, pieces, text, reasoning, calls, tokens, reason, stopString, ...counts, stats });
       }
     }
   }
@@ -97,6 +109,12 @@ export class ChoiceCollector {
   results(): ChoiceResult[] {
     return [...this.finished].sort((a, b) => a.choice - b.choice);
   }
+}
+
+function appendText(pieces: ChoicePiece[], type: "reasoning" | "text", text: string): void {
+  const last = pieces.at(-1);
+  if (last?.type === type) pieces[pieces.length - 1] = { type, text: last.text + text };
+  else pieces.push({ type, text });
 }
 
 function entry<T>(map: Map<number, T[]>, key: number): T[] {
