@@ -5,6 +5,7 @@
 import { openapi } from "@elysiajs/openapi";
 import { Elysia, ValidationError } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
+import { errorReply } from "./dialect/envelopes.ts";
 import { EngineCounters } from "./engine-counters.ts";
 import { invalidRequest, RequestError, toRequestError } from "./errors.ts";
 import { GenerationService } from "./generation/service.ts";
@@ -14,7 +15,6 @@ import { checkApiKey } from "./http/auth.ts";
 import { onlyMethod } from "./http/methods.ts";
 import { checkHost, corsHeaders } from "./http/origin.ts";
 import { modelRoutes } from "./models.ts";
-import { errorBody } from "./openai/envelope.ts";
 import { openAiRoutes } from "./openai/routes.ts";
 import { OPENAPI_PAGE } from "./openapi-page.ts";
 import type { ServerOptions } from "./options.ts";
@@ -60,8 +60,9 @@ export function createApp(parts: AppParts) {
     .onError(({ code, error, path, request, set }) => {
       const reply = code === "NOT_FOUND" ? unknownRoute(path, request) : asRequestError(error);
       logError(reply);
-      Object.assign(set.headers, reply.headers);
-      return Response.json(errorBody(reply), { status: reply.status });
+      const { body, headers } = errorReply(reply, URL.parse(request.url)?.pathname ?? "");
+      Object.assign(set.headers, headers);
+      return Response.json(body, { status: reply.status });
     })
     .use(
       openapi({
