@@ -45,6 +45,7 @@ export interface JobContext {
 export async function prepareJob(request: GenerationRequest, context: JobContext): Promise<GenerationJob> {
   const { model, text, options } = context;
   const newId = context.newId ?? randomRequestId;
+  checkFormat(request);
   const prompts = await encodePrompts(request, context);
   const choiceCount = prompts.length * request.n;
   if (choiceCount > CHOICES_MAX) {
@@ -83,6 +84,14 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   });
   const id = rows[0]?.request.id ?? newId();
   return { id, model, rows, choiceCount, prompts, stops: request.stops, silentIds: new Set(eosIds) };
+}
+
+/** No format can be held yet: free text in place of what was asked for would be a lie. */
+function checkFormat({ format, formatParam }: GenerationRequest): void {
+  if (format === null) return;
+  const isNamed = format.kind === "json_object" || format.kind === "json_schema";
+  const what = isNamed ? `${formatParam} '${format.kind}'` : `'${formatParam}'`;
+  throw invalidRequest(formatParam, `${what} is not supported by this server`);
 }
 
 async function encodePrompts(

@@ -1,4 +1,5 @@
 /** What both OpenAI answers share: their head (id, time, model), usage, and the finish reason of a choice. */
+import { hexId } from "../dialect/fresh-id.ts";
 import { notReady } from "../errors.ts";
 import type { ChoiceEndReason } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
@@ -22,8 +23,7 @@ export function answerContext(
   delivery: Delivery,
   text: Pick<TextSource, "tokenBytes">,
 ): AnswerContext {
-  const id = `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`;
-  return { id, created: Math.floor(Date.now() / 1000), job, delivery, text };
+  return { id: hexId(`${prefix}-`), created: Math.floor(Date.now() / 1000), job, delivery, text };
 }
 
 export function head(context: AnswerContext, object: string) {
@@ -37,7 +37,7 @@ export function usageBody(usage: TokenUsage) {
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
-    completion_tokens_details: { reasoning_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
   };
 }
 

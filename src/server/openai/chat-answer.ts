@@ -2,7 +2,8 @@
  * Chat completions on the wire, unstreamed and streamed, from the same events (http-openai.md §3, §4). Pure: events
  * in, objects out; the caller frames and sends them.
  */
-import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
+import { callId } from "../dialect/fresh-id.ts";
+import type { ChoiceEvent, ChoiceResult, ReadCall } from "../generation/events.ts";
 import { choiceReport, type FinishedChoice, reportBlock, usageOf } from "../generation/report.ts";
 import { type AnswerContext, finishReason, head, usageBody } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
@@ -15,7 +16,7 @@ export function chatAnswer(context: AnswerContext, results: readonly ChoiceResul
     ...head(context, "chat.completion"),
     choices: results.map((result) => ({
       index: result.choice,
-      message: { role: "assistant", content: result.text, refusal: null },
+      message: message(result),
       logprobs: delivery.logprobs ? chatLogprobs(result.tokens, text) : null,
       finish_reason: finishReason(result.reason),
       ...(delivery.returnTokenIds && { token_ids: result.tokens.map((token) => token.id) }),
@@ -24,6 +25,22 @@ export function chatAnswer(context: AnswerContext, results: readonly ChoiceResul
     ...(delivery.returnTokenIds && { prompt_token_ids: Array.from(job.prompts[0] ?? []) }),
     x_mlx_dspark: reportBlock(job.id, usage, results),
   };
+}
+
+/** `content` is null only where calls stand in its place; what is empty is left out. */
+function message({ text, reasoning, calls }: ChoiceResult) {
+  return {
+    role: "assistant",
+    content: text === "" && calls.length > 0 ? null : text,
+    refusal: null,
+    ...(reasoning !== "" && { reasoning_content: reasoning }),
+    ...(calls.length > 0 && { tool_calls: calls.map(callBody) }),
+  };
+}
+
+function callBody(call: ReadCall) {
+  const { name, arguments: text } = call;
+  return { id: callId("call_"), type: "function", function: { name, arguments: text } };
 }
 
 /** Chunks of a streamed answer, in the order of http-openai.md §4. */
@@ -44,11 +61,21 @@ export class ChatChunks {
   }
 
   push(event: ChoiceEvent): object[] {
-    if (event.type === "text") return [this.chunk([this.choice(event, { content: event.text }, null)])];
-    if (event.type !== "end") return [];
-    this.finished.push(event);
-    const choice = this.choice(event, {}, finishReason(event.reason));
-    return [this.chunk([choice], { x_mlx_dspark: choiceReport(this.context.job, event) })];
+    switch (event.type) {
+      case "reasoning":
+        return [this.chunk([this.choice(event, { reasoning_content: event.text }, null)])];
+      case "text":
+        return [this.chunk([this.choice(event, { content: event.text }, null)])];
+      case "call": {
+        const call = { index: event.call.index, ...callBody(event.call) };
+        return [this.chunk([this.choice(event, { tool_calls: [call] }, null)])];
+      }
+      case "end": {
+        this.finished.push(event);
+        const choice = this.choice(event, {}, finishReason(event.reason));
+        return [this.chunk([choice], { x_mlx_dspark: choiceReport(this.context.job, event) })];
+      }
+    }
   }
 
   /** A real chunk, not a comment: clients' idle timers look at chunks (http-openai.md §1). */
