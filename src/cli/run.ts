@@ -37,15 +37,22 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
     io.stdout.write(`mlx-dspark ${io.version}\n`);
     return 0;
   }
-  // The old flat form: flags alone mean `generate`.
-  const command = first.startsWith("-") ? generateCommand : COMMANDS.find(({ name }) => name === first);
+  const flat = first.startsWith("-");
+  const command = flat ? generateCommand : COMMANDS.find(({ name }) => name === first);
   if (command === undefined) throw usageError(unknownCommand(first));
-  const rest = first.startsWith("-") ? argv : others;
-  if (rest.includes("-h") || rest.includes("--help")) {
+  const rest = flat ? argv : others;
+  if (asksForHelp(rest)) {
     io.stdout.write(await helpText(command.citty, root, io));
     return 0;
   }
+  if (flat) say(io, "note: flags without a command are deprecated: write 'mlx-dspark generate …'");
   return command.run(rest, io);
+}
+
+/** What stands behind `--` is for another program. */
+function asksForHelp(words: readonly string[]): boolean {
+  const end = words.indexOf("--");
+  return words.slice(0, end === -1 ? undefined : end).some((word) => word === "-h" || word === "--help");
 }
 
 function rootCommand(io: CliIo): CommandDef {
