@@ -31,8 +31,20 @@ export type EngineStatus =
 
 export interface EngineClient {
   readonly status: EngineStatus;
-  /** Loads a model; progress is seen through `status` and `onProgress`. Rejects with `EngineError`. */
+  /**
+   * Judges a load without touching what is loaded: names that mean nothing, models that must not be loaded. What would
+   * have to be downloaded is judged when it is there. Rejects with `EngineError` `load_refused`.
+   */
+  examine(spec: LoadSpec): Promise<void>;
+  /**
+   * Loads a model; progress is seen through `status` and `onProgress`. Whatever was loaded is freed first, and rows that
+   * still run fail. Rejects with `EngineError`; then nothing is loaded.
+   */
   load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo>;
+  /** Ends a running load, which then rejects with `load_cancelled`. `cleanup` also deletes what was half downloaded. */
+  cancelLoad(cleanup: boolean): void;
+  /** Frees the model; rows that still run fail. Harmless without one. Rejects with `EngineError` during a load. */
+  unload(): Promise<void>;
   /**
    * Runs one request. The iterator ends after `done`; leaving it early (break, return, throw) cancels the row at the
    * next step. `signal` cancels too, also while the request is queued or in prefill.

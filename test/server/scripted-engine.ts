@@ -64,6 +64,12 @@ export class ScriptedEngine implements EngineClient {
   shutdowns: number[] = [];
   readonly replayed: ReplayRequest[] = [];
   replays = (report: ReplayReport): ReplayReport => report;
+  /** What `examine` says; the default is nothing. */
+  examining: (spec: LoadSpec) => Promise<void> = () => Promise.resolve();
+  /** Cleanups that were asked for. */
+  readonly cancels: boolean[] = [];
+  unloads = 0;
+  private cancelling: PromiseWithResolvers<never> | null = null;
   /** What `load` does; the default is ready at once. */
   loading: (onProgress: (progress: LoadProgress) => void) => Promise<ModelInfo>;
   private readonly stop = new AbortController();
@@ -80,17 +86,36 @@ export class ScriptedEngine implements EngineClient {
     this.loads.push(spec);
     this.status = { state: "loading", progress: null, requested: spec.model };
     try {
-      const model = await this.loading((progress) => {
+      this.cancelling = Promise.withResolvers<never>();
+      const loading = this.loading((progress) => {
         this.status = { state: "loading", progress, requested: spec.model };
         onProgress?.(progress);
       });
+      const model = await Promise.race([loading, this.cancelling.promise]);
       this.status = { state: "ready", model };
       return model;
     } catch (error) {
-      const wire: WireError = { kind: "load", message: error instanceof Error ? error.message : String(error) };
+      const message = error instanceof Error ? error.message : String(error);
+      const wire: WireError = { kind: error instanceof EngineError ? error.kind : "load", message };
       this.status = { state: "failed", error: wire };
       throw new EngineError(wire);
+    } finally {
+      this.cancelling = null;
     }
+  }
+
+  examine(spec: LoadSpec): Promise<void> {
+    return this.examining(spec);
+  }
+
+  cancelLoad(cleanup: boolean): void {
+    this.cancels.push(cleanup);
+    this.cancelling?.reject(new EngineError({ kind: "load_cancelled", message: "download of it cancelled" }));
+  }
+
+  async unload(): Promise<void> {
+    this.unloads += 1;
+    this.status = { state: "no_model" };
   }
 
   async *generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {

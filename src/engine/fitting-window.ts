@@ -1,0 +1,36 @@
+/** The context window that fits beside a loaded model (memory.md §5): `--context-window auto`. */
+import { totalmem } from "node:os";
+import { device } from "../mlx/native.ts";
+
+/** Of the working set, what weights and caches may take. */
+const BUDGET_SHARE = 0.9;
+/** For a prompt's transients and everything else, in bytes. */
+const HEADROOM_BYTES = 512 << 20;
+/** Windows are told in steps of this many tokens. */
+const STEP_TOKENS = 8192;
+/** Rows beside the longest one are assumed to be at most this long. */
+const NEIGHBOUR_TOKENS = 8192;
+/** Share of the memory that Metal recommends to keep resident, where it does not say otherwise. */
+const METAL_SHARE = 0.75;
+
+/** Bytes that a model with all its state may take on this machine. */
+export function workingSetBytes(): number {
+  const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
+  return device === "metal" ? METAL_SHARE * memory : memory;
+}
+
+export interface Resident {
+  /** Bytes of target and drafter. */
+  readonly resident: number;
+  readonly kvBytesPerToken: number;
+  /** Rows computed at the same time. */
+  readonly rows: number;
+}
+
+/** Tokens, a multiple of 8192 and at least that: a smaller window is of no use, and a larger one would not fit. */
+export function fittingWindow({ resident, kvBytesPerToken, rows }: Resident, workingSet: number): number {
+  const neighbours = (rows - 1) * NEIGHBOUR_TOKENS * kvBytesPerToken;
+  const free = BUDGET_SHARE * workingSet - resident - neighbours - HEADROOM_BYTES;
+  const steps = kvBytesPerToken > 0 ? Math.floor(free / kvBytesPerToken / STEP_TOKENS) : Number.POSITIVE_INFINITY;
+  return Math.max(1, steps) * STEP_TOKENS;
+}
