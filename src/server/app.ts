@@ -5,6 +5,8 @@
 import { openapi } from "@elysiajs/openapi";
 import { Elysia, ValidationError } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
+import { anthropicRoutes } from "./anthropic/routes.ts";
+import { TokenCounts } from "./anthropic/token-counts.ts";
 import { errorReply } from "./dialect/envelopes.ts";
 import { EngineCounters } from "./engine-counters.ts";
 import { invalidRequest, RequestError, toRequestError } from "./errors.ts";
@@ -18,6 +20,7 @@ import { modelRoutes } from "./models.ts";
 import { openAiRoutes } from "./openai/routes.ts";
 import { OPENAPI_PAGE } from "./openapi-page.ts";
 import type { ServerOptions } from "./options.ts";
+import { responsesRoutes } from "./responses/routes.ts";
 
 export interface AppParts {
   readonly engine: EngineClient;
@@ -39,6 +42,7 @@ export function createApp(parts: AppParts) {
   const service = parts.service ?? new GenerationService(parts);
   const counters = new EngineCounters(engine);
   const startedAt = performance.now();
+  const counts = new TokenCounts(service);
   const logError = (error: RequestError) => logCause(error, log);
 
   const app = new Elysia({
@@ -92,8 +96,10 @@ export function createApp(parts: AppParts) {
   for (const prefix of PREFIXES) {
     app
       .use(openAiRoutes({ service, options, onError: logError }, prefix))
+      .use(responsesRoutes({ service, options, onError: logError }, prefix))
+      .use(anthropicRoutes({ service, options, counts, onError: logError }, prefix))
       .use(modelRoutes(engine, options, prefix))
-      .use(onlyMethod("POST", [`${prefix}/chat/completions`, `${prefix}/completions`]))
+      .use(onlyMethod("POST", [`${prefix}/chat/completions`, `${prefix}/completions`, `${prefix}/responses`]))
       .use(onlyMethod("GET", [`${prefix}/models`, `${prefix}/models/:id`]));
   }
   app.use(onlyMethod("GET", ["/", "/health", "/openapi", "/openapi/json"]));

@@ -3,7 +3,7 @@
  * scalars only, so that a picture's data or a long text is never echoed). It runs before Elysia's own check of the
  * same schema, whose error spells out the whole body: seconds, or the end of the stack, for a deeply nested one.
  */
-import type { TSchema } from "@sinclair/typebox";
+import type { Static, TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { invalidRequest, type RequestError } from "../errors.ts";
 import { clip } from "./words.ts";
@@ -40,9 +40,18 @@ export function bodyChecker(schema: TSchema): (body: Record<string, unknown>) =>
   };
 }
 
-function violation(first: ValueErrorLike | undefined): RequestError {
-  if (first === undefined || first.path === "") return invalidRequest(null, "the request body must be a JSON object");
-  const param = paramOf(first.path);
+/** The same for a value inside a body, where only its own kind says which schema it has. `at` is its path. */
+export function valueChecker<T extends TSchema>(schema: T): (value: unknown, at: string) => Static<T> {
+  const compiled = TypeCompiler.Compile(schema);
+  return (value, at) => {
+    if (compiled.Check(value)) return value;
+    throw violation(compiled.Errors(value).First(), at);
+  };
+}
+
+function violation(first: ValueErrorLike | undefined, at = ""): RequestError {
+  const param = paramOf(first?.path ?? "", at);
+  if (first === undefined || param === "") return invalidRequest(null, "the request body must be a JSON object");
   const message = first.schema["x-message"];
   if (message !== undefined) return invalidRequest(param, message);
   const missing = first.value === undefined && !("x-must-be" in first.schema);
@@ -50,15 +59,15 @@ function violation(first: ValueErrorLike | undefined): RequestError {
   return invalidRequest(param, `'${param}' must be ${requirement(first.schema)}${got(first.value)}`);
 }
 
-/** `/messages/0/content` → `messages[0].content`. */
-function paramOf(pointer: string): string {
+/** `/messages/0/content` → `messages[0].content`, behind `at`. */
+function paramOf(pointer: string, at: string): string {
   const parts = pointer.split("/").slice(1);
   return parts
     .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
     .reduce((path, part) => {
       if (/^\d+$/.test(part)) return `${path}[${part}]`;
       return path === "" ? clip(part) : `${path}.${clip(part)}`;
-    }, "");
+    }, at);
 }
 
 function requirement(schema: SchemaLike): string {

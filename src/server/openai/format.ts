@@ -9,7 +9,7 @@ import { invalidRequest } from "../errors.ts";
 import type { FormatWish } from "../generation/request.ts";
 import { nullable } from "./nullable.ts";
 
-const formatType = t.Union([t.Literal("text"), t.Literal("json_object"), t.Literal("json_schema")], {
+export const formatType = t.Union([t.Literal("text"), t.Literal("json_object"), t.Literal("json_schema")], {
   "x-must-be": "'text', 'json_object' or 'json_schema'",
 });
 
