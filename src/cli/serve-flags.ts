@@ -63,11 +63,11 @@ export function serverOptions(flags: ServeFlags, io: CliIo): ServerOptions {
   const topP = flags["default-top-p"];
   const topK = flags["default-top-k"];
   return {
+    ...D,
     version: io.version,
     apiKey: apiKey === "" ? null : apiKey,
     corsOrigins: flags["cors-origin"],
     allowHosts: flags["allow-host"],
-    loopbackBind: true,
     maxBodyBytes: Math.floor(flags["max-body-mb"] * 2 ** 20),
     defaultMaxTokens: flags["default-max-tokens"],
     maxTokensCap: flags["max-tokens-cap"],
@@ -79,6 +79,7 @@ export function serverOptions(flags: ServeFlags, io: CliIo): ServerOptions {
     maxBatch: flags["max-batch"],
     maxQueue: flags["max-queue"],
     kvBits: kvBits(flags),
+    keepBillingHeader: D.keepBillingHeader,
     keepAliveMs: keepAliveMs(io),
   };
 }

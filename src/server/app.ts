@@ -100,6 +100,7 @@ export function createApp(parts: AppParts) {
       .use(anthropicRoutes({ service, options, counts, onError: logError }, prefix))
       .use(modelRoutes(engine, options, prefix))
       .use(onlyMethod("POST", [`${prefix}/chat/completions`, `${prefix}/completions`, `${prefix}/responses`]))
+      .use(onlyMethod("POST", [`${prefix}/messages`, `${prefix}/messages/count_tokens`]))
       .use(onlyMethod("GET", [`${prefix}/models`, `${prefix}/models/:id`]));
   }
   app.use(onlyMethod("GET", ["/", "/health", "/openapi", "/openapi/json"]));

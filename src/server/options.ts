@@ -18,6 +18,8 @@ export interface ServerOptions {
   readonly maxBatch: number;
   readonly maxQueue: number;
   readonly kvBits: 0 | 4 | 8;
+  /** True: the line that Claude Code puts first stays in its system prompt, and no two sessions share a prefix. */
+  readonly keepBillingHeader: boolean;
   /** Silence on a stream after which a keep-alive frame is sent. */
   readonly keepAliveMs: number;
 }
@@ -36,5 +38,6 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   maxBatch: 4,
   maxQueue: 64,
   kvBits: 0,
+  keepBillingHeader: false,
   keepAliveMs: 15_000,
 };

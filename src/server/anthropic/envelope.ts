@@ -10,6 +10,7 @@ const TYPES: Readonly<Record<ErrorType, string>> = {
   not_found: "not_found_error",
   request_too_large: "request_too_large",
   rate_limit_error: "rate_limit_error",
+  api_error: "api_error",
   server_error: "api_error",
   service_unavailable: "api_error",
   client_closed: "api_error",

@@ -94,7 +94,8 @@ function checkFormat({ format, formatParam }: GenerationRequest): void {
   throw invalidRequest(formatParam, `${what} is not supported by this server`);
 }
 
-async function encodePrompts(
+/** Ids of the request's prompts; rejects with `RequestError` 400. */
+export async function encodePrompts(
   { prompt, promptParam }: GenerationRequest,
   { model, text, signal }: JobContext,
 ): Promise<readonly (readonly number[])[]> {

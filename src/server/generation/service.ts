@@ -9,7 +9,7 @@ import { notReady } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
 import { Admission } from "./admission.ts";
 import type { ChoiceEvent } from "./events.ts";
-import { type GenerationJob, prepareJob } from "./job.ts";
+import { encodePrompts, type GenerationJob, prepareJob } from "./job.ts";
 import type { GenerationRequest } from "./request.ts";
 import { Rest } from "./rest.ts";
 import { runJob } from "./run.ts";
@@ -42,7 +42,7 @@ export class GenerationService {
 
   /** Rejects with `RequestError`: 503 without a model, 400 for a bad request, 429 when the queue is full. */
   async begin(request: GenerationRequest, signal: AbortSignal): Promise<RunningGeneration> {
-    const { model, text } = this.ready();
+    const { model, text } = this.loaded();
     const job = await prepareJob(request, { model, text, options: this.parts.options, signal });
     const ticket = this.admission.enter(job.rows.length);
     const stop = new AbortController();
@@ -59,6 +59,11 @@ export class GenerationService {
     };
   }
 
+  /** The request's prompts in ids, however long: without a place in the queue, and nothing is generated. */
+  async promptIds(request: GenerationRequest, signal: AbortSignal): Promise<readonly (readonly number[])[]> {
+    return encodePrompts(request, { ...this.loaded(), options: this.parts.options, signal });
+  }
+
   /** From now on nothing is admitted; running rows are the engine's to end. */
   close(): void {
     this.closing = true;
@@ -69,7 +74,8 @@ export class GenerationService {
     return this.admission.counts();
   }
 
-  private ready(): { readonly model: ModelInfo; readonly text: TextSource } {
+  /** The model in use; throws 503 while there is none. */
+  loaded(): { readonly model: ModelInfo; readonly text: TextSource } {
     if (this.closing) throw notReady("the server is shutting down");
     const { status } = this.parts.engine;
     const text = this.parts.text();
