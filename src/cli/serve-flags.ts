@@ -79,7 +79,6 @@ export function serverOptions(flags: ServeFlags, io: CliIo): ServerOptions {
     maxBatch: flags["max-batch"],
     maxQueue: flags["max-queue"],
     kvBits: kvBits(flags),
-    keepBillingHeader: D.keepBillingHeader,
     keepAliveMs: keepAliveMs(io),
   };
 }
