@@ -197,7 +197,7 @@ export function writes(text: string, extra: Partial<Script> = {}): Script {
   return { ids: [...new TextEncoder().encode(text), EOS], ...extra };
 }
 
-function statsOf(request: GenerateRequest, produced: number): RequestStats {
+export function statsOf(request: GenerateRequest, produced: number): RequestStats {
   return {
     mode: "baseline",
     seed: request.sampling.seed ?? "0",
