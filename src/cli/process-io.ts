@@ -1,4 +1,5 @@
 /** The real outside: this process's streams, environment and signals, the engine's thread and the text files. */
+import { isatty } from "node:tty";
 import packageFile from "../../package.json" with { type: "json" };
 import { nativeFolder } from "../engine/embedded/files.ts";
 import { embedded } from "../engine/embedded/manifest.ts";
@@ -20,7 +21,7 @@ export function processIo(): CliIo {
     env: process.env,
     version: packageFile.version,
     self: embedded === null ? [process.execPath, Bun.main] : [process.execPath],
-    interactive: process.stdin.isTTY === true,
+    interactive: isatty(0),
     spawnEngine: () => spawnEngine(nativeFolder()),
     loadText: async (dir) => textSource(await TextModel.load(dir), (line) => stderr.write(`${line}\n`)),
     onSignal: (names, handler) => {

@@ -6,6 +6,8 @@ import { type CommandDef, defineCommand } from "citty";
 import { EngineError } from "../engine/client.ts";
 import { RequestError } from "../server/errors.ts";
 import { benchmarkCommand } from "./benchmark/command.ts";
+import { claudeCommand } from "./clients/claude.ts";
+import { launchCommand } from "./clients/launch.ts";
 import { type CliCommand, helpText } from "./command.ts";
 import { CliError, usageError } from "./errors.ts";
 import { generateCommand } from "./generate.ts";
@@ -14,7 +16,14 @@ import { modelsCommand } from "./models.ts";
 import { nearest } from "./nearest.ts";
 import { serveCommand } from "./serve.ts";
 
-const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand, benchmarkCommand, modelsCommand];
+const COMMANDS: readonly CliCommand[] = [
+  serveCommand,
+  claudeCommand,
+  launchCommand,
+  generateCommand,
+  benchmarkCommand,
+  modelsCommand,
+];
 
 /** Runs one command line (without program and script) and resolves to the exit code; it never throws. */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {

@@ -33,7 +33,7 @@ describe("dispatch", () => {
   test.each([
     ["genrate", "did you mean 'generate'?"],
     ["srve", "did you mean 'serve'?"],
-    ["xyzzy", "commands: serve, generate"],
+    ["xyzzy", "commands: serve, claude, launch, generate"],
   ])("unknown command %s: %s", async (word, hint) => {
     const box = cliBox();
     expect(await box.run(word)).toBe(2);
