@@ -14,6 +14,8 @@ interface ValueErrorLike {
   readonly message: string;
   readonly value: unknown;
   readonly schema: SchemaLike & Readonly<Record<string, unknown>>;
+  /** Of a union, the errors of each variant. */
+  readonly errors: readonly { First(): ValueErrorLike | undefined }[];
 }
 
 interface SchemaLike {
@@ -49,7 +51,8 @@ export function valueChecker<T extends TSchema>(schema: T): (value: unknown, at:
   };
 }
 
-function violation(first: ValueErrorLike | undefined, at = ""): RequestError {
+function violation(outermost: ValueErrorLike | undefined, at = ""): RequestError {
+  const first = outermost === undefined ? undefined : inNullable(outermost);
   const param = paramOf(first?.path ?? "", at);
   if (first === undefined || param === "") return invalidRequest(null, "the request body must be a JSON object");
   const message = first.schema["x-message"];
@@ -57,6 +60,16 @@ function violation(first: ValueErrorLike | undefined, at = ""): RequestError {
   const missing = first.value === undefined && !("x-must-be" in first.schema);
   if (missing) return invalidRequest(param, `'${param}' is required`);
   return invalidRequest(param, `'${param}' must be ${requirement(first.schema)}${got(first.value)}`);
+}
+
+/** What is wrong inside a value that may also be null, if it is not. */
+function inNullable(error: ValueErrorLike): ValueErrorLike {
+  const { schema, value, errors } = error;
+  const index = (schema.anyOf ?? []).findIndex(({ type }) => type !== "null");
+  const isNullable = schema.anyOf?.length === 2 && schema.anyOf[1 - index]?.type === "null";
+  if (!isNullable || value === null || value === undefined || "x-must-be" in schema) return error;
+  const inner = errors[index]?.First();
+  return inner === undefined || inner.path === error.path ? error : inNullable(inner);
 }
 
 /** `/messages/0/content` → `messages[0].content`, behind `at`. */
