@@ -5,7 +5,7 @@
 
 import { joinNeighbours } from "../../text/chat/neighbours.ts";
 import { placeSystemMessages } from "../../text/chat/system-messages.ts";
-import type { Message, ToolCall, ToolDefinition } from "../../text/index.ts";
+import type { Conversation, Message, ToolCall, ToolDefinition } from "../../text/index.ts";
 import { deeperThan, NESTING_MAX } from "../dialect/depth.ts";
 import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
@@ -20,12 +20,17 @@ export interface ConversationOptions {
   readonly keepBillingHeader: boolean;
 }
 
+/** With messages in the strict form. */
+export interface ChatPrompt extends Extract<PromptSource, { kind: "chat" }> {
+  readonly conversation: Conversation;
+}
+
 /** The prompt of a body; throws 400 naming a turn that cannot be carried. */
 export function conversationOf(
   body: Pick<CountBody, "system" | "messages">,
   tools: readonly ToolDefinition[],
   options: ConversationOptions,
-): Extract<PromptSource, { kind: "chat" }> {
+): ChatPrompt {
   const head = systemText(body.system, options);
   const turns = body.messages.flatMap((turn, index) => turnMessages(turn, `messages[${index}]`));
   refuseUnreadable(body.messages);
