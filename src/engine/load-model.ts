@@ -7,6 +7,7 @@ import { kvStates } from "../cache/state-factory.ts";
 import { readModelConfig } from "../checkpoint/config-json.ts";
 import { resolveQuantization } from "../checkpoint/quantization.ts";
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
+import { openCheckpoint } from "../checkpoint/safetensors-set.ts";
 import { vocabularySize } from "../checkpoint/vocabulary.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import type { Drafter } from "../drafters/drafter.ts";
@@ -14,13 +15,16 @@ import { cacheRoot } from "../hub/cache-root.ts";
 import type { CheckpointPreview } from "../hub/download.ts";
 import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
 import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
+import { mlxVersion } from "../mlx/native.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
+import { keptBandwidth } from "./bandwidth.ts";
 import { downloadNumbers, downloadText } from "./download-progress.ts";
 import { fittingWindow, workingSetBytes } from "./fitting-window.ts";
+import { expertsOf, footprint } from "./footprint.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
-import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
+import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo, WeightFootprint } from "./protocol.ts";
 
 export interface LoadContext {
   readonly onProgress: (progress: LoadProgress) => void;
@@ -139,11 +143,20 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
     eosIds: target.eosIds,
     samplingDefaults: target.samplingDefaults,
     weightBytes: target.weightBytes,
+    footprint: footprintOf(dir, target.weightBytes),
+    bandwidth: keptBandwidth(cacheRoot()),
+    mlx: mlxVersion(),
     kvBytesPerToken,
     backend,
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
     notes: [...notes, ...target.notes],
   };
+}
+
+function footprintOf(dir: string, residentBytes: number): WeightFootprint {
+  const { tensors } = openCheckpoint(dir);
+  const sizes = [...tensors].map(([name, { bytes }]) => [name, bytes] as const);
+  return footprint(sizes, expertsOf(readModelConfig(dir).config), residentBytes);
 }
 
 function draftingInfo(speculator: Speculator, { speculation }: LoadSpec): DraftingInfo {

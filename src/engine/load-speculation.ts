@@ -22,6 +22,7 @@ import { resolveModel } from "../hub/resolve.ts";
 import { device, mlxVersion } from "../mlx/native.ts";
 import type { LoadedTarget } from "../models/load.ts";
 import type { ComputeChoice } from "../nn/select.ts";
+import { keptBandwidth, measureBandwidth } from "./bandwidth.ts";
 import { downloadNumbers } from "./download-progress.ts";
 import { embeddedDrafterFolder } from "./embedded/files.ts";
 import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
@@ -209,6 +210,7 @@ async function measuredCurves(
     const kept = store.load(key);
     if (kept !== null) return new CostCurves(costsOf(kept));
     report("warmup", "measuring what drafts cost on this machine (once)");
+    if (keptBandwidth(cacheRoot()) === null) measureBandwidth(cacheRoot());
     const maxCap = pair.drafter?.maxDraft ?? LOOKUP_CAP;
     const maxBatch = Math.max(spec.maxBatch, Math.ceil(ROWS_MEASURED_MIN / (maxCap + 1)));
     const plan = calibrationPlan({ maxCap, maxBatch, wholeBlock: pair.drafter?.kind !== "dspark", depths: [] });

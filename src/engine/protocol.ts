@@ -103,6 +103,31 @@ export interface LoadSpec {
   readonly maxQueue: number;
 }
 
+/** Bytes of a model's weights by how often a step reads them (memory.md §8). */
+export interface WeightFootprint {
+  readonly totalBytes: number;
+  /** Read by one decode step of one row. */
+  readonly activeBytes: number;
+  /** Of all routed experts. */
+  readonly expertBytes: number;
+  readonly embedBytes: number;
+  /** 0: not a mixture of experts. */
+  readonly experts: number;
+  /** null: not a mixture, or the config does not say. */
+  readonly expertsPerToken: number | null;
+  /** True when experts count whole because it is not known how many a token takes. */
+  readonly activeIsEstimate: boolean;
+}
+
+/** What was measured of this machine's memory. */
+export interface MeasuredBandwidth {
+  /** 1e9 bytes a second. */
+  readonly gbS: number;
+  /** ISO 8601. */
+  readonly measuredAt: string;
+  readonly method: string;
+}
+
 /** Facts of a loaded model, read from the model object, never from its name. */
 export interface ModelInfo {
   /** Last path part of the target, as clients see it. */
@@ -125,6 +150,11 @@ export interface ModelInfo {
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
   /** Bytes of weights resident after load. */
   readonly weightBytes: number;
+  readonly footprint: WeightFootprint;
+  /** null: not measured yet on this machine. */
+  readonly bandwidth: MeasuredBandwidth | null;
+  /** Version of MLX. */
+  readonly mlx: string;
   /** Bytes of KV state that one token adds. */
   readonly kvBytesPerToken: number;
   /** "cpu" or "metal", and the numeric path, e.g. "cpu (stock, float32)". */

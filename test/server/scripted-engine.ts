@@ -47,6 +47,12 @@ export const SCRIPTED_MODEL: ModelInfo = {
   eosIds: [EOS],
   samplingDefaults: {},
   weightBytes: 1000,
+  footprint: {
+    ...{ totalBytes: 1000, activeBytes: 800, expertBytes: 0, embedBytes: 200 },
+    ...{ experts: 0, expertsPerToken: null, activeIsEstimate: false },
+  },
+  bandwidth: { gbS: 10, measuredAt: "2026-11-01T00:00:00.000Z", method: "scripted" },
+  mlx: "0.0.1",
   kvBytesPerToken: 10,
   backend: "cpu (scripted)",
   quantization: null,
