@@ -10,6 +10,7 @@ import type { GenerationService, RunningGeneration } from "../generation/service
 import { readJsonObject } from "../http/body.ts";
 import { SSE_HEADERS } from "../http/sse.ts";
 import type { ServerOptions } from "../options.ts";
+import { apiOf } from "../telemetry/telemetry.ts";
 import { type FrameSource, streamFrames } from "./stream.ts";
 import { bodyChecker } from "./validation.ts";
 
@@ -44,7 +45,7 @@ export interface Exchange {
 export async function respond(call: DialectCall, { request, server, set }: Exchange, parts: DialectParts) {
   // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
   server?.timeout(request, 0);
-  const running = await parts.service.begin(call.generation, request.signal);
+  const running = await parts.service.begin(call.generation, request.signal, apiOf(request.url));
   const wire = call.wire(running);
   if (!call.stream) return wire.whole(await finished(running));
   Object.assign(set.headers, SSE_HEADERS);

@@ -13,7 +13,7 @@ import { mergeBounded } from "./merge.ts";
 import type { TextSource } from "./text.ts";
 
 export interface RunContext {
-  readonly engine: EngineClient;
+  readonly engine: Pick<EngineClient, "generate">;
   readonly text: TextSource;
   readonly ticket: Ticket;
   /** Aborted when the client is gone. */
