@@ -35,7 +35,9 @@ export class BlockStream {
       this.held = { kind, text: whole };
       return [];
     }
-    return [...this.close(), ...this.begin(kind), this.step("delta", kind, whole)];
+    // Thoughts begin with their first word (tool-calls.md §3); an answer is told as it came.
+    const first = kind === "thinking" ? whole.trimStart() : whole;
+    return [...this.close(), ...this.begin(kind), this.step("delta", kind, first)];
   }
 
   call(call: ReadCall): BlockStep[] {

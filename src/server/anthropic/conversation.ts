@@ -11,7 +11,7 @@ import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
 import type { PromptSource } from "../generation/request.ts";
 import { blocksOf, looseBlocks, textOf, unreadable } from "./content.ts";
-import type { Block, Content, CountBody, Turn } from "./schema.ts";
+import type { Block, Content, MessagesBody, Turn } from "./schema.ts";
 
 /** Claude Code's first system block; its fingerprint changes with the first user text of a session. */
 const BILLING_HEADER = "x-anthropic-billing-header:";
@@ -27,7 +27,7 @@ export interface ChatPrompt extends Extract<PromptSource, { kind: "chat" }> {
 
 /** The prompt of a body; throws 400 naming a turn that cannot be carried. */
 export function conversationOf(
-  body: Pick<CountBody, "system" | "messages">,
+  body: Pick<MessagesBody, "system" | "messages">,
   tools: readonly ToolDefinition[],
   options: ConversationOptions,
 ): ChatPrompt {

@@ -5,7 +5,7 @@ import { toolSetup } from "../dialect/tools.ts";
 import { invalidRequest } from "../errors.ts";
 import type { FormatWish, GenerationRequest, ReasoningWish } from "../generation/request.ts";
 import { type ConversationOptions, conversationOf } from "./conversation.ts";
-import type { CountBody, MessagesBody } from "./schema.ts";
+import type { MessagesBody } from "./schema.ts";
 import { toolWish } from "./tools.ts";
 
 /** How the answer is delivered; nothing of it reaches the engine. */
@@ -65,7 +65,7 @@ export function messagesRequest(body: MessagesBody, priority: 0 | 1, options: Co
  * Everything but `disabled` means the model's own default, `budget_tokens` is advice, and an effort that is not
  * known says nothing: a 400 for any of them would cost a client its session.
  */
-function reasoningWish({ thinking, output_config: output }: CountBody): ReasoningWish {
+function reasoningWish({ thinking, output_config: output }: MessagesBody): ReasoningWish {
   const effort = typeof output?.effort === "string" ? effortOf(output.effort) : null;
   const off = thinking?.type === "disabled" || effort === "none";
   return { thinking: off ? false : undefined, effort: off || effort === null ? undefined : effort, split: true };
@@ -73,7 +73,7 @@ function reasoningWish({ thinking, output_config: output }: CountBody): Reasonin
 
 const FORMAT_PARAM = "output_config.format";
 
-function formatWish(format: NonNullable<CountBody["output_config"]>["format"]): FormatWish | null {
+function formatWish(format: NonNullable<MessagesBody["output_config"]>["format"]): FormatWish | null {
   if (format?.type !== "json_schema") return null;
   const { schema } = format;
   if (schema === undefined) throw invalidRequest(`${FORMAT_PARAM}.schema`, `'${FORMAT_PARAM}.schema' is required`);

@@ -8,7 +8,7 @@ import { type DialectCall, type DialectParts, jsonParser, priorityOf, respond } 
 import { messageAnswer } from "./answer.ts";
 import { MessageFrames } from "./frames.ts";
 import { type MessagesRequest, messagesRequest } from "./request.ts";
-import { countBodySchema, messagesBodySchema } from "./schema.ts";
+import { messagesBodySchema } from "./schema.ts";
 import type { TokenCounts } from "./token-counts.ts";
 
 export interface AnthropicParts extends DialectParts {
@@ -42,8 +42,8 @@ export function anthropicRoutes(parts: AnthropicParts, prefix: "" | "/v1") {
         return { input_tokens: await counts.count(generation, request.signal) };
       },
       {
-        body: countBodySchema,
-        parse: jsonParser(countBodySchema, options),
+        body: messagesBodySchema,
+        parse: jsonParser(messagesBodySchema, options),
         detail: { ...detail, summary: "Length of a message's prompt in tokens" },
       },
     );

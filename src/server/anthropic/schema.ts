@@ -40,32 +40,31 @@ const toolSchema = t.Object({
   defer_loading: t.Optional(t.Unknown({ description: "true: known by name only, not shown to the model" })),
 });
 
-const promptFields = {
-  model: t.Optional(t.String({ description: "Echoed; the loaded model answers whatever it says." })),
-  messages: t.Array(turnSchema, { minItems: 1, "x-message": "'messages': must be a non-empty array" }),
-  system: t.Optional(contentSchema),
-  tools: t.Optional(t.Array(toolSchema)),
-  tool_choice: t.Optional(
-    t.Object({
-      type: t.Optional(t.Unknown({ description: "auto, any, tool or none" })),
-      name: t.Optional(t.Unknown()),
-      disable_parallel_tool_use: t.Optional(t.Unknown()),
-    }),
-  ),
-  thinking: t.Optional(t.Object({ type: t.Optional(t.Unknown({ description: "disabled, or the model's default" })) })),
-  output_config: t.Optional(
-    t.Object({
-      effort: t.Optional(t.Unknown({ description: "low, medium, high, xhigh or max" })),
-      format: t.Optional(
-        t.Union([t.Object({ type: t.Optional(t.Unknown()), schema: t.Optional(t.Unknown()) }), t.Null()]),
-      ),
-    }),
-  ),
-};
-
+/** Also of `count_tokens`, which needs no more than the messages. */
 export const messagesBodySchema = t.Object(
   {
-    ...promptFields,
+    model: t.Optional(t.String({ description: "Echoed; the loaded model answers whatever it says." })),
+    messages: t.Array(turnSchema, { minItems: 1, "x-message": "'messages': must be a non-empty array" }),
+    system: t.Optional(contentSchema),
+    tools: t.Optional(t.Array(toolSchema)),
+    tool_choice: t.Optional(
+      t.Object({
+        type: t.Optional(t.Unknown({ description: "auto, any, tool or none" })),
+        name: t.Optional(t.Unknown()),
+        disable_parallel_tool_use: t.Optional(t.Unknown()),
+      }),
+    ),
+    thinking: t.Optional(
+      t.Object({ type: t.Optional(t.Unknown({ description: "disabled, or the model's default" })) }),
+    ),
+    output_config: t.Optional(
+      t.Object({
+        effort: t.Optional(t.Unknown({ description: "low, medium, high, xhigh or max" })),
+        format: t.Optional(
+          t.Union([t.Object({ type: t.Optional(t.Unknown()), schema: t.Optional(t.Unknown()) }), t.Null()]),
+        ),
+      }),
+    ),
     max_tokens: t.Optional(t.Integer({ minimum: 1, description: "Cut to what the server and the window allow." })),
     stream: t.Optional(t.Boolean()),
     temperature: t.Optional(t.Number({ minimum: 0, maximum: 2, description: "0 = greedy" })),
@@ -76,12 +75,8 @@ export const messagesBodySchema = t.Object(
   { additionalProperties: true },
 );
 
-/** The same without what only a generation needs; a whole Messages body is counted as well. */
-export const countBodySchema = t.Object(promptFields, { additionalProperties: true });
-
 export type Block = Static<typeof blockSchema>;
 export type Content = Static<typeof contentSchema>;
 export type Turn = Static<typeof turnSchema>;
 export type Tool = Static<typeof toolSchema>;
-export type CountBody = Static<typeof countBodySchema>;
 export type MessagesBody = Static<typeof messagesBodySchema>;

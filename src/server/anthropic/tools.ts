@@ -2,10 +2,10 @@
 import type { ToolChoice, ToolWish } from "../dialect/tools.ts";
 import { invalidRequest } from "../errors.ts";
 import type { CallableTool } from "../generation/request.ts";
-import type { CountBody, Tool } from "./schema.ts";
+import type { MessagesBody, Tool } from "./schema.ts";
 
 /** Throws 400 naming `tool_choice` when it names no tool. */
-export function toolWish({ tools, tool_choice: choice }: Pick<CountBody, "tools" | "tool_choice">): ToolWish {
+export function toolWish({ tools, tool_choice: choice }: Pick<MessagesBody, "tools" | "tool_choice">): ToolWish {
   return {
     tools: (tools ?? []).flatMap(callable),
     choice: toolChoice(choice),
@@ -31,7 +31,7 @@ function callable(tool: Tool): CallableTool[] {
 }
 
 /** Unknown kinds are `auto`, as every field that a newer client may know. */
-function toolChoice(choice: CountBody["tool_choice"]): ToolChoice {
+function toolChoice(choice: MessagesBody["tool_choice"]): ToolChoice {
   switch (choice?.type) {
     case "none":
       return { kind: "none" };
