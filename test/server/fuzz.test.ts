@@ -34,7 +34,8 @@ const chatFields = [
   ...["top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "stop", "seed"],
   ...["n", "ignore_eos", "return_token_ids", "response_format", "grammar", "regex", "choice", "logprobs"],
   ...["top_logprobs", "tools", "tool_choice", "modalities", "enable_thinking", "reasoning_effort", "prompt", "echo"],
-  ...["chat_template_kwargs", "suffix", "best_of", "__proto__", "constructor", "toString"],
+  ...["chat_template_kwargs", "suffix", "best_of", "__proto__", "constructor", "toString", "parallel_tool_calls"],
+  ...["input", "instructions", "max_output_tokens", "reasoning", "text", "background", "previous_response_id"],
 ];
 
 const message = fc.dictionary(
@@ -42,13 +43,39 @@ const message = fc.dictionary(
   fc.oneof(anyJson, fc.constantFrom("user", "assistant", "tool", "system")),
 );
 
+/** Something like a tool, a choice or an input item, or a part of one. */
+const nested = fc.dictionary(
+  fc.constantFrom(
+    ...[
+      "type",
+      "name",
+      "function",
+      "tools",
+      "role",
+      "content",
+      "call_id",
+      "arguments",
+      "output",
+      "summary",
+      "parameters",
+    ],
+    ...["strict", "mode", "allowed_tools", "json_schema", "schema", "format", "effort", "text"],
+  ),
+  fc.oneof(
+    anyJson,
+    fc.constantFrom("function", "namespace", "message", "function_call", "function_call_output", "reasoning", "f"),
+    fc.constantFrom("allowed_tools", "json_schema", "json_object", "auto", { name: "f" }, [{ name: "f" }]),
+  ),
+);
+const field = fc.oneof(anyJson, nested, fc.array(nested, { maxLength: 3 }));
+
 /** Bodies that are valid but for some fields of the wrong kind. */
 const nearlyValid = fc
   .tuple(
-    fc.dictionary(fc.constantFrom(...chatFields), anyJson, { maxKeys: 4 }),
+    fc.dictionary(fc.constantFrom(...chatFields), field, { maxKeys: 4 }),
     fc.oneof(fc.constant([{ role: "user", content: "hi" }]), fc.array(message, { maxLength: 3 })),
   )
-  .map(([fields, messages]) => JSON.stringify({ messages, prompt: "hi", max_tokens: 3, ...fields }));
+  .map(([fields, messages]) => JSON.stringify({ messages, prompt: "hi", input: messages, max_tokens: 3, ...fields }));
 
 /** Valid JSON with some bytes changed. */
 const damaged = fc
@@ -65,7 +92,10 @@ const body = fc.oneof(
   { weight: 1, arbitrary: fc.uint8Array({ maxLength: 64 }) },
 );
 
-const path = fc.constantFrom("/v1/chat/completions", "/v1/completions", "/chat/completions/", "/completions?x=%zz");
+const path = fc.constantFrom(
+  ...["/v1/chat/completions", "/v1/completions", "/chat/completions/", "/completions?x=%zz"],
+  ...["/v1/responses", "/responses"],
+);
 
 test("4000 malformed bodies", async () => {
   await using h = harness(() => writes("ok"));
@@ -94,7 +124,7 @@ test("deeply nested JSON is refused or ignored, not fatal", async () => {
   await using h = harness();
   for (const depth of [1_000, 200_000]) {
     const deep = "[".repeat(depth) + "]".repeat(depth);
-    for (const field of ["metadata", "messages", "chat_template_kwargs"]) {
+    for (const field of ["metadata", "messages", "chat_template_kwargs", "tools", "tool_choice", "response_format"]) {
       const reply = await h.post(
         "/v1/chat/completions",
         `{"messages":[{"role":"user","content":"x"}],"${field}":${deep}}`,
