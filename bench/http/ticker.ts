@@ -1,0 +1,37 @@
+/**
+ * The scripted engine's clock: once all streams of a burst are there, every tick gives each of them one token, all at the
+ * same moment, as a batch of rows does. Keeps when each tick was.
+ */
+import { EventStream } from "../../src/engine/event-stream.ts";
+import { monotonicNanoseconds } from "./monotonic.ts";
+
+/** A small model's step. */
+export const TICK_MS = 10;
+
+export class Ticker {
+  private streams: EventStream<number>[] = [];
+  /** Nanoseconds of each tick of the newest burst. */
+  times: number[] = [];
+
+  constructor(private readonly tokens: number) {}
+
+  /** The ticks of one stream, 0 … tokens − 1; they begin when `expected` streams are there. */
+  join(expected: number): EventStream<number> {
+    const stream = new EventStream<number>(() => undefined);
+    this.streams.push(stream);
+    if (this.streams.length === expected) this.run(this.streams.splice(0));
+    return stream;
+  }
+
+  private run(streams: readonly EventStream<number>[]): void {
+    this.times = [];
+    const timer = setInterval(() => {
+      const tick = this.times.length;
+      this.times.push(monotonicNanoseconds());
+      for (const stream of streams) stream.push(tick);
+      if (tick + 1 < this.tokens) return;
+      clearInterval(timer);
+      for (const stream of streams) stream.end();
+    }, TICK_MS);
+  }
+}
