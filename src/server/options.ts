@@ -1,4 +1,5 @@
 /** Everything a server can be told at start, with the defaults of cli.md §4 in one table. */
+import type { CallFamily, Effort } from "../text/index.ts";
 
 export interface ServerOptions {
   readonly version: string;
@@ -15,6 +16,12 @@ export interface ServerOptions {
   readonly maxTokensCap: number;
   /** Server-wide sampling defaults; they win over the model's `generation_config.json`. */
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
+  /** False: no thinking unless a request asks for it; undefined: the template's own default. */
+  readonly thinking: false | undefined;
+  /** Of requests that name none; undefined: the template's own default. */
+  readonly reasoningEffort: Effort | undefined;
+  /** How the model writes calls; undefined: as its template says. */
+  readonly toolFormat: CallFamily | "none" | undefined;
   readonly maxBatch: number;
   readonly maxQueue: number;
   readonly kvBits: 0 | 4 | 8;
@@ -35,6 +42,9 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   defaultMaxTokens: 2048,
   maxTokensCap: 32768,
   samplingDefaults: {},
+  thinking: undefined,
+  reasoningEffort: undefined,
+  toolFormat: undefined,
   maxBatch: 4,
   maxQueue: 64,
   kvBits: 0,

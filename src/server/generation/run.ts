@@ -1,11 +1,11 @@
 /**
  * Runs a job's rows on the engine and gives the events of its choices. Leaving the generator early, or the signal,
- * cancels every row that still runs; a stop string cancels its own row. Rows of one job run at most `ticket.slots` at
- * a time.
+ * cancels every row that still runs; a stop string, or the first call where only one is wanted, cancels its own row.
+ * Rows of one job run at most `ticket.slots` at a time.
  */
 import { type EngineClient, EngineError } from "../../engine/client.ts";
-import type { TokenLogprob } from "../../engine/protocol.ts";
-import { ChoiceText, type ReleasedText, StopMatcher } from "../../text/index.ts";
+import type { FinishReason, TokenLogprob } from "../../engine/protocol.ts";
+import { type ReplyPiece, ReplyText, StopMatcher } from "../../text/index.ts";
 import type { Ticket } from "./admission.ts";
 import type { ChoiceEndReason, ChoiceEvent } from "./events.ts";
 import type { GenerationJob, JobRow } from "./job.ts";
@@ -34,7 +34,14 @@ export async function* runJob(job: GenerationJob, context: RunContext): AsyncGen
 
 async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
   const { engine, text, ticket, signal } = context;
-  const chain = new ChoiceText<TokenLogprob>(text.detokenizer(), new StopMatcher(job.stops), job.silentIds);
+  const reply = new ReplyText<TokenLogprob>({
+    detokenizer: text.detokenizer(),
+    stops: new StopMatcher(job.stops),
+    silentIds: job.silentIds,
+    form: job.reply,
+    oneCall: job.oneCall,
+  });
+  const events = new RowEvents(row);
   const stopped = new AbortController();
   let started = false;
   let ended = false;
@@ -42,18 +49,18 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
     for await (const event of engine.generate(row.request, AbortSignal.any([signal, stopped.signal]))) {
       if (!started) ticket.rowStarted();
       started = true;
-      if (event.type === "tokens" && chain.stopString === null) {
-        yield* textEvents(row, chain.push(event.ids, event.logprobs));
+      if (event.type === "tokens" && !reply.isOver) {
+        yield* events.of(reply.push(event.ids, event.logprobs));
         // The engine answers a cancel with `done`, which carries the statistics: keep listening.
-        if (chain.stopString !== null) stopped.abort();
+        if (reply.isOver) stopped.abort();
       } else if (event.type === "done") {
         ended = true;
-        yield* textEvents(row, chain.finish());
-        const tokens = chain.rest();
-        const reason: ChoiceEndReason = chain.stopString !== null ? "stop" : event.reason;
-        const { stopString, completionTokens } = chain;
+        yield* events.of(reply.finish(event.reason === "stop" ? "ended" : "cut"));
+        const tokens = reply.rest();
+        const reason = endReason(reply, event.reason);
+        const { stopString, completionTokens, reasoningTokens } = reply;
         for (const choice of row.choices) {
-          const counts = { completionTokens, reasoningTokens: 0 };
+          const counts = { completionTokens, reasoningTokens };
           yield { type: "end", choice, reason, stopString, tokens, ...counts, stats: event.stats };
         }
       }
@@ -64,7 +71,27 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
   }
 }
 
-function* textEvents(row: JobRow, released: ReleasedText<TokenLogprob>): Generator<ChoiceEvent> {
-  if (released.text === "") return;
-  for (const choice of row.choices) yield { type: "text", choice, text: released.text, tokens: released.tokens };
+function endReason(reply: ReplyText<TokenLogprob>, reason: FinishReason): ChoiceEndReason {
+  // A row that this side cancelled has ended by what it wrote.
+  if (reason === "cancelled" && !reply.isOver) return "cancelled";
+  if (reply.calls > 0 && !reply.endedInCall) return "tool_calls";
+  return reply.isOver ? "stop" : reason;
+}
+
+/** Pieces of a row as events of each of its choices, calls numbered. */
+class RowEvents {
+  private calls = 0;
+
+  constructor(private readonly row: JobRow) {}
+
+  *of(pieces: readonly ReplyPiece<TokenLogprob>[]): Generator<ChoiceEvent> {
+    for (const piece of pieces) {
+      const index = this.calls;
+      if (piece.type === "call") this.calls += 1;
+      for (const choice of this.row.choices) {
+        if (piece.type !== "call") yield { ...piece, choice };
+        else yield { type: "call", choice, call: { index, ...piece.call }, tokens: piece.tokens };
+      }
+    }
+  }
 }

@@ -94,11 +94,12 @@ export class CallStream {
   private readCall(scanner: CallScanner, unit: string): void {
     const state = scanner.step(unit);
     if (state === "open") return;
-    if (state === "impossible") return this.giveUp(scanner.loose);
-    const calls = scanner.take(this.tools);
-    if (calls === null) return this.giveUp("");
-    this.giveCalls(calls, this.seen);
-    if (state === "closed") this.scanner = null;
+    const calls = state === "impossible" ? null : scanner.take(this.tools);
+    if (calls === null) this.giveUp(state === "impossible" ? scanner.loose : "");
+    else {
+      this.giveCalls(calls, this.seen);
+      if (state === "closed") this.scanner = null;
+    }
   }
 
   /** No call after all: it is text, but for its last characters, which are looked at once more. */

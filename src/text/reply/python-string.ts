@@ -25,10 +25,10 @@ export function pythonString(text: string, start: number): { readonly value: str
     const unit = text.charAt(at);
     if (unit === quote) return { value: parts.join("") + text.slice(open, at), end: at + 1 };
     if (unit !== "\\") continue;
-    const escape = escapeAt(text, at + 1);
-    if (escape !== null) {
-      parts.push(text.slice(open, at), escape.value);
-      open = escape.end;
+    const escaped = escapeAt(text, at + 1);
+    if (escaped !== null) {
+      parts.push(text.slice(open, at), escaped.value);
+      open = escaped.end;
       at = open - 1;
     } else at += 1;
   }

@@ -11,9 +11,9 @@ export function repairJson(text: string): readonly string[] {
   for (let at = 0; at < text.length; at++) {
     const unit = text.charAt(at);
     if (inString) {
-      const escape = ESCAPES.get(unit);
-      if (escape !== undefined) {
-        parts.push(text.slice(open, at), escape);
+      const escaped = ESCAPES.get(unit);
+      if (escaped !== undefined) {
+        parts.push(text.slice(open, at), escaped);
         open = at + 1;
       } else if (unit === "\\") at += 1;
       else if (unit === '"') inString = false;

@@ -65,9 +65,11 @@ export class TagSplit implements ReasoningSplit {
     switch (this.state) {
       case "before":
       case "between":
-        return this.lookForBlock(unit, out);
+        this.lookForBlock(unit, out);
+        return;
       case "opening":
-        return this.lookForThought(unit);
+        this.lookForThought(unit);
+        return;
       case "inside":
         if (!this.closer.step(unit)) return;
         this.give("reasoning", this.seen - this.tags.close.length, out);
