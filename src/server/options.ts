@@ -1,5 +1,6 @@
 /** Everything a server can be told at start, with the defaults of cli.md §4 in one table. */
 import type { CallFamily, Effort } from "../text/index.ts";
+import { DEFAULT_LIMITS, type TransportLimits } from "./http/limits.ts";
 
 export interface ServerOptions {
   readonly version: string;
@@ -27,6 +28,7 @@ export interface ServerOptions {
   readonly kvBits: 0 | 4 | 8;
   /** True: the line that Claude Code puts first stays in its system prompt, and no two sessions share a prefix. */
   readonly keepBillingHeader: boolean;
+  readonly limits: TransportLimits;
   /** Silence on a stream after which a keep-alive frame is sent. */
   readonly keepAliveMs: number;
 }
@@ -49,5 +51,6 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   maxQueue: 64,
   kvBits: 0,
   keepBillingHeader: false,
+  limits: DEFAULT_LIMITS,
   keepAliveMs: 15_000,
 };

@@ -8,7 +8,7 @@ import { ChoiceCollector, type ChoiceResult } from "../generation/events.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import type { GenerationService, RunningGeneration } from "../generation/service.ts";
 import { readJsonObject } from "../http/body.ts";
-import { SSE_HEADERS } from "../http/sse.ts";
+import { sseResponse } from "../http/sse-response.ts";
 import type { ServerOptions } from "../options.ts";
 import { apiOf } from "../telemetry/telemetry.ts";
 import { type FrameSource, streamFrames } from "./stream.ts";
@@ -42,15 +42,21 @@ export interface Exchange {
   readonly set: { readonly headers: Record<string, string | number> };
 }
 
-export async function respond(call: DialectCall, { request, server, set }: Exchange, parts: DialectParts) {
+export async function respond(call: DialectCall, { request, server }: Exchange, parts: DialectParts) {
   // Prompts and answers take longer than any idle limit; keep-alives and the client's socket decide instead.
   server?.timeout(request, 0);
   const running = await parts.service.begin(call.generation, request.signal, apiOf(request.url));
   const wire = call.wire(running);
   if (!call.stream) return wire.whole(await finished(running));
-  Object.assign(set.headers, SSE_HEADERS);
-  const { options, onError } = parts;
-  return streamFrames(running, wire.frames(), { keepAliveMs: options.keepAliveMs, onError });
+  const frames = wire.frames();
+  const { keepAliveMs, limits } = parts.options;
+  return sseResponse(streamFrames(running, frames, parts.onError), {
+    signal: request.signal,
+    keepAliveMs,
+    keepAlive: () => frames.keepAlive().toSSE(),
+    stallMs: limits.stallMs,
+    cut: () => server?.timeout(request, 1),
+  });
 }
 
 /** Reads and checks a body; the second name is never reached and only tells the OpenAPI page that it is JSON. */

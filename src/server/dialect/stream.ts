@@ -1,11 +1,10 @@
 /**
- * A streamed answer as frames, in any dialect: headers go out with the first one, before the prompt is read; silence is filled
- * by keep-alives; an error after that is a frame of its own, and then nothing. It never throws:
- * the runtime would have nothing better to do with the error than to cut the connection.
+ * A streamed answer as frames, in any dialect: headers go out with the first one, before the prompt is read; an
+ * error after that is a frame of its own, and then nothing. It never throws: the runtime would have nothing better to do
+ * with the error than to cut the connection.
  */
 import { type RequestError, toRequestError } from "../errors.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
-import { SILENCE, withSilence } from "../generation/merge.ts";
 import type { RunningGeneration } from "../generation/service.ts";
 import type { SseFrame } from "../http/sse.ts";
 
@@ -20,29 +19,31 @@ export interface FrameSource {
   fail(error: RequestError): SseFrame;
 }
 
-export interface StreamOptions {
-  readonly keepAliveMs: number;
-  /** Told of every error that went into the stream. */
-  readonly onError: (error: RequestError) => void;
-}
-
+/** @param onError told of an error that went into the stream */
 export async function* streamFrames(
   generation: RunningGeneration,
   frames: FrameSource,
-  options: StreamOptions,
-): AsyncGenerator<SseFrame> {
-  // Disposed also when the client goes away in the middle: Elysia then returns this generator.
+  onError: (error: RequestError) => void,
+): AsyncGenerator<string> {
+  // Disposed also when the client goes away in the middle: the response then leaves this generator.
   using running = generation;
   try {
-    yield* frames.open();
-    for await (const event of withSilence(running.events, options.keepAliveMs)) {
-      if (event === SILENCE) yield frames.keepAlive();
-      else yield* frames.push(event);
+    yield textOf(frames.open());
+    for await (const event of running.events) {
+      const made = frames.push(event);
+      if (made.length > 0) yield textOf(made);
     }
-    yield* frames.close();
+    yield textOf(frames.close());
   } catch (error) {
     const reply = toRequestError(error);
-    options.onError(reply);
-    yield frames.fail(reply);
+    onError(reply);
+    yield textOf([frames.fail(reply)]);
   }
+}
+
+/** Frames that belong together leave in one write. */
+function textOf(frames: readonly SseFrame[]): string {
+  const [only] = frames;
+  if (frames.length === 1 && only !== undefined) return only.toSSE();
+  return frames.map((frame) => frame.toSSE()).join("");
 }
