@@ -50,10 +50,8 @@ export function templateServer(
   const engine = new ScriptedEngine(
     () => {
       const answer = answers[Math.min(asked++, answers.length - 1)] ?? "";
-      return {
-        ids: [...tokenizer.encode(answer, { addSpecialTokens: false }), ...textModel.eosIds.slice(0, 1)],
-        ...script,
-      };
+      const end = script.endless === true ? [] : textModel.eosIds.slice(0, 1);
+      return { ids: [...tokenizer.encode(answer, { addSpecialTokens: false }), ...end], ...script };
     },
     { ...SCRIPTED_MODEL, vocabSize: tokenizer.vocabSize, eosIds: [...textModel.eosIds], contextWindow: WINDOW },
   );
