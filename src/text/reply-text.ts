@@ -9,6 +9,7 @@ import { PLAIN_REPLY, type ReplyForm, ReplyParser } from "./reply/reply-parser.t
 import type { Slice } from "./reply/slice.ts";
 import { StopFilter } from "./stop-filter.ts";
 import type { StopMatcher } from "./stop-strings.ts";
+import { type Span, TextSources } from "./text-sources.ts";
 
 /** Ids in, whole characters out; the concatenation is the text of all ids. */
 export interface IncrementalText {
@@ -28,7 +29,13 @@ export interface TextToken<L> {
 }
 
 export type ReplyPiece<L> =
-  | { readonly type: "text" | "reasoning"; readonly text: string; readonly tokens: readonly TextToken<L>[] }
+  | {
+      readonly type: "text" | "reasoning";
+      readonly text: string;
+      readonly tokens: readonly TextToken<L>[];
+      /** Where the text came from, if `push` was told. */
+      readonly spans?: readonly Span<string>[];
+    }
   | { readonly type: "call"; readonly call: ParsedCall; readonly tokens: readonly TextToken<L>[] };
 
 export interface ReplyOptions {
@@ -55,7 +62,7 @@ interface PendingToken<L> {
 
 /** A piece that has no tokens yet. `end`: place behind it in the undivided output. */
 type Draft =
-  | { readonly type: "text" | "reasoning"; readonly texts: string[]; end: number }
+  | { readonly type: "text" | "reasoning"; readonly slices: Slice[]; end: number }
   | { readonly type: "call"; readonly call: ParsedCall; readonly end: number };
 
 interface ShownRange {
@@ -81,6 +88,9 @@ export class ReplyText<L> {
   /** What showed of the pending tokens' text. */
   private shown: ShownRange[] = [];
   private thoughts = 0;
+  private readonly sources = new TextSources<string>();
+  /** Of the token taken last; null: nobody says. */
+  private source: string | null = null;
   private called = 0;
 
   constructor({ detokenizer, stops, silentIds, form = PLAIN_REPLY, oneCall = false }: ReplyOptions) {
@@ -120,10 +130,15 @@ export class ReplyText<L> {
     return this.parser.endedInCall;
   }
 
-  /** Takes committed ids; ids after the one that ends the reply are dropped. */
-  push(ids: readonly number[], logprobs: readonly L[] | null): ReplyPiece<L>[] {
+  /** Takes committed ids; ids after the one that ends the reply are dropped. `sources`: who proposed each of them. */
+  push(
+    ids: readonly number[],
+    logprobs: readonly L[] | null,
+    sources: readonly string[] | null = null,
+  ): ReplyPiece<L>[] {
     for (const [i, id] of ids.entries()) {
       if (this.isOver) break;
+      this.source = sources?.[i] ?? null;
       this.taken += 1;
       const silent = this.silentIds.has(id);
       this.pending.push({
@@ -160,6 +175,7 @@ export class ReplyText<L> {
   private advance(piece: string): void {
     if (piece === "") return;
     this.position += piece.length;
+    if (this.source !== null) this.sources.mark(this.position, this.source);
     this.codePoints += [...piece].length;
     for (; this.firstOpen < this.pending.length; this.firstOpen++) {
       const token = this.pending[this.firstOpen];
@@ -191,13 +207,14 @@ export class ReplyText<L> {
   }
 
   private show(type: "text" | "reasoning", slices: readonly Slice[]): void {
-    for (const { text, start } of slices) {
+    for (const slice of slices) {
+      const { text, start } = slice;
       const end = start + text.length;
       const draft = this.drafts.at(-1);
       if (draft?.type === type) {
-        draft.texts.push(text);
+        draft.slices.push(slice);
         draft.end = end;
-      } else this.drafts.push({ type, texts: [text], end });
+      } else this.drafts.push({ type, slices: [slice], end });
       const range = this.shown.at(-1);
       if (range?.type === type && range.end === start) range.end = end;
       else this.shown.push({ type, start, end });
@@ -227,7 +244,9 @@ export class ReplyText<L> {
       const tokens = this.pending.splice(0, last + 1).map((token) => this.asTextToken(token));
       this.firstOpen = Math.max(0, this.firstOpen - last - 1);
       if (draft.type === "call") return { type: "call", call: draft.call, tokens };
-      return { type: draft.type, text: draft.texts.join(""), tokens };
+      const text = draft.slices.map((slice) => slice.text).join("");
+      const spans = this.source !== null && { spans: this.sources.spans(draft.slices) };
+      return { type: draft.type, text, tokens, ...spans };
     });
   }
 

@@ -13,6 +13,7 @@ import type {
   ReplayReport,
   ReplayRequest,
   RequestStats,
+  RoundInfo,
   TokenLogprob,
   WireError,
 } from "../../src/engine/protocol.ts";
@@ -30,6 +31,8 @@ export interface Script {
   readonly endless?: boolean;
   /** Fails with this error after so many ids. */
   readonly failure?: { readonly after: number; readonly error: WireError };
+  /** What is said of each step's round. */
+  readonly round?: RoundInfo;
   /** Most likely alternatives of every token. */
   readonly top?: readonly (readonly [number, number])[];
 }
@@ -153,7 +156,8 @@ export class ScriptedEngine implements EngineClient {
           if (request.eosIds.includes(id)) reason = "stop";
           else if (produced >= request.maxNewTokens) reason = "length";
         }
-        if (ids.length > 0) yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: null };
+        if (ids.length > 0)
+          yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: script.round ?? null };
       }
       this.finished.push(request.id);
       yield { type: "done", reason, stats: statsOf(request, produced) };

@@ -2,8 +2,9 @@
  * What happens to a choice, in order: any number of `reasoning`, `text` and `call`, then exactly one `end`. Streamed and
  * unstreamed answers of every dialect are made from these and from nothing else.
  */
-import type { RequestStats, TokenLogprob } from "../../engine/protocol.ts";
+import type { RequestStats, RoundInfo, TokenLogprob } from "../../engine/protocol.ts";
 import type { TextToken } from "../../text/index.ts";
+import type { Span } from "../../text/text-sources.ts";
 
 /** One committed token of a choice. */
 export type ChoiceToken = TextToken<TokenLogprob>;
@@ -20,15 +21,18 @@ export interface ReadCall {
   readonly arguments: string;
 }
 
+/** Who proposed a token: a draft source whose proposal was accepted, or the target itself. */
+export type TokenSource = Exclude<RoundInfo["source"], "plain"> | "target";
+
 export type ChoiceEvent =
-  /** Released text with the tokens that it is made of; never empty text. */
-  | { readonly type: "text"; readonly choice: number; readonly text: string; readonly tokens: readonly ChoiceToken[] }
-  /** A piece of the thoughts; never empty text. */
+  /** Released text, or a piece of the thoughts, with the tokens that it is made of; never empty text. */
   | {
-      readonly type: "reasoning";
+      readonly type: "text" | "reasoning";
       readonly choice: number;
       readonly text: string;
       readonly tokens: readonly ChoiceToken[];
+      /** Where the text came from (`TokenSource`), if the request asked; UTF-16 lengths that sum up to the text's. */
+      readonly spans?: readonly Span<string>[];
     }
   | { readonly type: "call"; readonly choice: number; readonly call: ReadCall; readonly tokens: readonly ChoiceToken[] }
   | {

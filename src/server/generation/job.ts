@@ -35,6 +35,8 @@ export interface GenerationJob {
   readonly reply: ReplyForm;
   /** A reply ends with its first call. */
   readonly oneCall: boolean;
+  /** Pieces of text say who proposed them. */
+  readonly tellSources: boolean;
 }
 
 export interface JobContext {
@@ -90,7 +92,8 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   });
   const id = rows[0]?.request.id ?? newId();
   const oneCall = !request.toolPolicy.parallel;
-  return { id, model, rows, choiceCount, prompts, stops: request.stops, silentIds: new Set(eosIds), reply, oneCall };
+  const { stops, tellSources = false } = request;
+  return { id, model, rows, choiceCount, prompts, stops, silentIds: new Set(eosIds), reply, oneCall, tellSources };
 }
 
 /** No format can be held yet: free text in place of what was asked for would be a lie. */

@@ -83,4 +83,6 @@ export interface GenerationRequest {
   readonly format: FormatWish | null;
   /** Body field of the format, for error messages (`response_format`, `text.format`, `output_config.format`…). */
   readonly formatParam: string;
+  /** Pieces of text say which of their tokens were drafted, and by whom; absent: they do not. */
+  readonly tellSources?: boolean;
 }

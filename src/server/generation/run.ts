@@ -4,10 +4,10 @@
  * Rows of one job run at most `ticket.slots` at a time.
  */
 import { type EngineClient, EngineError } from "../../engine/client.ts";
-import type { FinishReason, TokenLogprob } from "../../engine/protocol.ts";
+import type { FinishReason, TokenEvent, TokenLogprob } from "../../engine/protocol.ts";
 import { type ReplyPiece, ReplyText, StopMatcher } from "../../text/index.ts";
 import type { Ticket } from "./admission.ts";
-import type { ChoiceEndReason, ChoiceEvent } from "./events.ts";
+import type { ChoiceEndReason, ChoiceEvent, TokenSource } from "./events.ts";
 import type { GenerationJob, JobRow } from "./job.ts";
 import { mergeBounded } from "./merge.ts";
 import type { TextSource } from "./text.ts";
@@ -50,7 +50,7 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
       if (!started) ticket.rowStarted();
       started = true;
       if (event.type === "tokens" && !reply.isOver) {
-        yield* events.of(reply.push(event.ids, event.logprobs));
+        yield* events.of(reply.push(event.ids, event.logprobs, job.tellSources ? sourcesOf(event) : null));
         // The engine answers a cancel with `done`, which carries the statistics: keep listening.
         if (reply.isOver) stopped.abort();
       } else if (event.type === "done") {
@@ -69,6 +69,13 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
   } finally {
     if (started) ticket.rowEnded();
   }
+}
+
+/** Of each id who proposed it: of a round, the accepted drafts come first, then the target's own token. */
+function sourcesOf({ ids, round }: Pick<TokenEvent, "ids" | "round">): TokenSource[] {
+  return ids.map((_, i) =>
+    round !== null && round.source !== "plain" && i < round.accepted ? round.source : "target",
+  );
 }
 
 function endReason(reply: ReplyText<TokenLogprob>, reason: FinishReason): ChoiceEndReason {

@@ -1,7 +1,7 @@
 /** What both OpenAI answers share: their head (id, time, model), usage, and the finish reason of a choice. */
 import { hexId } from "../dialect/fresh-id.ts";
 import { notReady } from "../errors.ts";
-import type { ChoiceEndReason } from "../generation/events.ts";
+import type { ChoiceEndReason, ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
 import type { TokenUsage } from "../generation/report.ts";
 import type { TextSource } from "../generation/text.ts";
@@ -48,4 +48,13 @@ export function usageBody(usage: TokenUsage) {
 export function finishReason(reason: ChoiceEndReason): Exclude<ChoiceEndReason, "cancelled"> {
   if (reason === "cancelled") throw notReady("the server is shutting down");
   return reason;
+}
+
+/**
+ * Of a chunk with text, where the text came from: `[UTF-16 length, letter]`, with the letters of web.md §2 (d: drafter,
+ * l: lookup, f: forced by a grammar, t: the target itself). Null for others, and when nobody asked.
+ */
+export function spansOf(event: ChoiceEvent): { readonly spans: (readonly [number, string])[] } | null {
+  if (!("spans" in event) || event.spans === undefined) return null;
+  return { spans: event.spans.map(([length, source]) => [length, source.charAt(0)]) };
 }

@@ -5,7 +5,7 @@
 import { callId } from "../dialect/fresh-id.ts";
 import type { ChoiceEvent, ChoiceResult, ReadCall } from "../generation/events.ts";
 import { choiceReport, type FinishedChoice, reportBlock, usageOf } from "../generation/report.ts";
-import { type AnswerContext, finishReason, head, usageBody } from "./answer.ts";
+import { type AnswerContext, finishReason, head, spansOf, usageBody } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
 
 /** The whole answer. */
@@ -63,9 +63,9 @@ export class ChatChunks {
   push(event: ChoiceEvent): object[] {
     switch (event.type) {
       case "reasoning":
-        return [this.chunk([this.choice(event, { reasoning_content: event.text }, null)])];
+        return [this.text(event, { reasoning_content: event.text })];
       case "text":
-        return [this.chunk([this.choice(event, { content: event.text }, null)])];
+        return [this.text(event, { content: event.text })];
       case "call": {
         const call = { index: event.call.index, ...callBody(event.call) };
         return [this.chunk([this.choice(event, { tool_calls: [call] }, null)])];
@@ -87,6 +87,11 @@ export class ChatChunks {
     if (!this.context.delivery.includeUsage) return [];
     const usage = usageBody(usageOf(this.context.job, this.finished));
     return [{ ...head(this.context, "chat.completion.chunk"), choices: [], usage }];
+  }
+
+  private text(event: ChoiceEvent, delta: object): object {
+    const spans = spansOf(event);
+    return this.chunk([this.choice(event, delta, null)], { ...(spans !== null && { x_mlx_dspark: spans }) });
   }
 
   private choice(event: ChoiceEvent, delta: object, finish: ReturnType<typeof finishReason> | null) {

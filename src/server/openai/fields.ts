@@ -81,6 +81,7 @@ export function sharedRequest(body: SharedBody): SharedRequest {
     stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
     n: body.n ?? 1,
     ignoreEos: body.ignore_eos ?? false,
+    tellSources: body.stream_options?.include_speculation ?? false,
     toolPolicy: NO_TOOLS,
     reasoning: NO_REASONING,
     ...wanted,
