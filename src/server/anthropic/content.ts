@@ -16,7 +16,7 @@ export function blocksOf(content: Content | undefined): readonly Block[] {
   return content.map((block) => (typeof block === "string" ? { type: "text", text: block } : block));
 }
 
-/** Blocks of unknown form, as tool results and documents hold them; what is no block is left out. */
+/** Blocks of unknown form, as tool results hold them; what is no block is left out. */
 export function looseBlocks(content: unknown): readonly Block[] {
   if (typeof content === "string") return [{ type: "text", text: content }];
   if (!Array.isArray(content)) return [];
@@ -57,7 +57,7 @@ function blockText(block: Block, at: string): string {
     case "document":
       return documentText(block, at);
     case "search_result":
-      return [block.title, block.source, textOf(looseBlocks(block.content), `${at}.content`)]
+      return [block.title, block.source, innerText(block.content, `${at}.content`)]
         .filter((part) => typeof part === "string" && part !== "")
         .join("\n");
     case "tool_reference":
@@ -71,8 +71,16 @@ function blockText(block: Block, at: string): string {
 function documentText({ source }: Block, at: string): string {
   if (typeof source !== "object" || source === null || !("type" in source)) return MEDIA_OMITTED;
   if (source.type === "text" && "data" in source && typeof source.data === "string") return source.data;
-  if (source.type === "content" && "content" in source) return textOf(looseBlocks(source.content), `${at}.source`);
+  if (source.type === "content" && "content" in source) return innerText(source.content, `${at}.source.content`);
   return MEDIA_OMITTED;
+}
+
+/** Documents and search results hold texts and pictures, and nothing that holds more: a body cannot make this deep. */
+function innerText(content: unknown, at: string): string {
+  return textOf(
+    looseBlocks(content).filter(({ type }) => type === "text" || type === "image"),
+    at,
+  );
 }
 
 function isBlock(value: unknown): value is Block {

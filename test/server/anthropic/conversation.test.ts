@@ -81,6 +81,18 @@ describe("system", () => {
   });
 });
 
+test("a system turn behind results stays there when an answer follows, and goes before words of the user", () => {
+  const call = assistant([{ type: "tool_use", id: "t", name: "f", input: {} }]);
+  const result = user([{ type: "tool_result", tool_use_id: "t", content: "r" }]);
+  const roles = (after: Turn[]) => convert([user("u"), call, result, system("s"), ...after]).map(({ role }) => role);
+  const asked = roles([]);
+  expect(asked).toEqual(["user", "assistant", "tool", "user"]);
+  expect(roles([assistant("a"), user("v")])).toEqual([...asked, "assistant", "user"]);
+  expect(convert([user("u"), call, result, system("s"), user("v")]).at(-1)?.content).toBe(
+    "<system-reminder>\ns\n</system-reminder>\n\nv",
+  );
+});
+
 describe("turns", () => {
   test("text blocks are joined by newlines, white space stays, same-role neighbours merge", () => {
     expect(convert([user([text(" a "), text("b\n")]), user("c")])).toEqual([
