@@ -9,9 +9,11 @@ export class LiteralSearch {
   private readonly shorter: readonly number[];
   private matchedCount = 0;
 
+  /** @param literal one of the program's own: what is computed of it is kept */
   constructor(private readonly literal: string) {
     this.length = literal.length;
-    this.shorter = bordersOf(literal);
+    this.shorter = knownBorders.get(literal) ?? bordersOf(literal);
+    knownBorders.set(literal, this.shorter);
   }
 
   /** Characters of the literal that the text ends with, fewer than all. */
@@ -34,6 +36,8 @@ export class LiteralSearch {
   }
 }
 
+const knownBorders = new Map<string, readonly number[]>();
+
 function bordersOf(literal: string): number[] {
   const borders = [0, 0];
   let border = 0;
@@ -45,13 +49,14 @@ function bordersOf(literal: string): number[] {
   return borders;
 }
 
-/** One of several literals, from the first character on; for a place where nothing else may stand. */
+/** One of a few literals, from the first character on; for a place where nothing else may stand. */
 export class LiteralChoice<T extends string> {
-  private live: readonly T[];
+  /** Bit i: literal i may still come. */
+  private live: number;
   private taken = 0;
 
   constructor(private readonly literals: readonly T[]) {
-    this.live = literals;
+    this.live = (1 << literals.length) - 1;
   }
 
   /** Characters of a beginning that is there. */
@@ -61,16 +66,21 @@ export class LiteralChoice<T extends string> {
 
   /** Takes one UTF-16 unit: the literal that it completes, null while one may still come, undefined if none can. */
   step(unit: string): T | null | undefined {
-    this.live = this.live.filter((literal) => literal[this.taken] === unit);
+    let found: T | undefined;
+    for (let i = 0; i < this.literals.length; i++) {
+      const literal = this.literals[i];
+      if (literal === undefined || (this.live & (1 << i)) === 0) continue;
+      if (literal[this.taken] !== unit) this.live &= ~(1 << i);
+      else if (literal.length === this.taken + 1) found = literal;
+    }
     this.taken += 1;
-    const complete = this.live.find((literal) => literal.length === this.taken);
-    if (complete !== undefined || this.live.length === 0) this.reset();
-    else return null;
-    return complete;
+    if (found === undefined && this.live !== 0) return null;
+    this.reset();
+    return found;
   }
 
-  reset(): void {
-    this.live = this.literals;
+  private reset(): void {
+    this.live = (1 << this.literals.length) - 1;
     this.taken = 0;
   }
 }

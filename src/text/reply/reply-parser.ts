@@ -70,13 +70,20 @@ export class ReplyParser {
     const slice: Slice = { text, start: this.place };
     this.place += text.length;
     if (this.split === null) return this.answer(slice);
-    return this.split.push(slice).flatMap((piece) => this.events(piece));
+    return this.eventsOf(this.split.push(slice));
   }
 
   /** The text is over: what was held back. */
   finish(end: TextEnd): ReplyEvent[] {
-    const events = (this.split?.finish() ?? []).flatMap((piece) => this.events(piece));
+    const events = this.eventsOf(this.split?.finish() ?? []);
     return [...events, ...(this.calls?.finish(end) ?? [])];
+  }
+
+  private eventsOf(pieces: readonly SplitPiece[]): ReplyEvent[] {
+    const [only] = pieces;
+    return pieces.length === 1 && only !== undefined
+      ? this.events(only)
+      : pieces.flatMap((piece) => this.events(piece));
   }
 
   private events(piece: SplitPiece): ReplyEvent[] {

@@ -30,6 +30,13 @@ export class HeldText {
 
   /** Gives the first `length` characters on, as few slices as their places allow. */
   take(length: number): Slice[] {
+    if (length <= 0) return [];
+    const only = this.slices[this.first];
+    if (only !== undefined && this.skipped === 0 && only.text.length === length) {
+      this.count -= length;
+      this.dropFirst();
+      return [only];
+    }
     const taken: { texts: string[]; start: number; end: number }[] = [];
     let wanted = Math.min(length, this.count);
     this.count -= wanted;

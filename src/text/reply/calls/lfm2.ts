@@ -5,7 +5,11 @@ import { readPythonCalls } from "../python-calls.ts";
 
 const LFM2: BracketGrammar = {
   closer: "<|tool_call_end|>",
-  head: { partial: /^\s*(?:\[\s*(?:[A-Za-z_][\w.-]*\s*)?)?$/, whole: /^\s*\[\s*[A-Za-z_][\w.-]*\s*\($/, depth: 2 },
+  head: {
+    partial: /^\s{0,4}(?:\[\s{0,4}(?:[A-Za-z_][\w.-]*)?)?$/,
+    whole: /^\s{0,4}\[\s{0,4}[A-Za-z_][\w.-]*\($/,
+    depth: 2,
+  },
   strings: [
     { delimiter: "'", escapes: true },
     { delimiter: '"', escapes: true },
