@@ -4,6 +4,7 @@ import type { CommandLine } from "../command-line.ts";
 import { type FlagValues, switchFlag } from "../flags.ts";
 import { type CliIo, say } from "../io.ts";
 import { claudeEnvironment, exportLines, REMOVED_VARIABLES, USABLE_WINDOW_TOKENS } from "./claude-environment.ts";
+import { reaching } from "./proxies.ts";
 import { findProgram, runProgram } from "./run-program.ts";
 import { type ClientServer, requireServer, type ServerFlags, serverFlags, withServer } from "./server-for-client.ts";
 
@@ -56,7 +57,8 @@ export function startClaude(
   const program = findProgram("claude", HOW_TO_GET, io);
   return withServer(flags, io, (server) => {
     announce(server, options.lean, io);
-    const env: Record<string, string | undefined> = { ...io.env, ...claudeEnvironment(server, options) };
+    const present = reaching(server.served.url, io.env);
+    const env: Record<string, string | undefined> = { ...present, ...claudeEnvironment(server, options) };
     for (const name of REMOVED_VARIABLES) delete env[name];
     return runProgram([program, ...(options.lean ? [LEAN_ARGUMENT] : []), ...passed], env, io);
   });

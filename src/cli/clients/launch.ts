@@ -11,6 +11,7 @@ import { claudeFlags, startClaude } from "./claude.ts";
 import { editConfig } from "./client-config.ts";
 import { codexArgs, codexConfigPath, codexEnvironment, withCodexProvider } from "./codex.ts";
 import { KEY_VARIABLE, piConfigPath, piSession, withPiProvider } from "./pi.ts";
+import { reaching } from "./proxies.ts";
 import { findProgram, runProgram } from "./run-program.ts";
 import { type ClientServer, requireServer, serverFlags, withServer } from "./server-for-client.ts";
 
@@ -40,7 +41,8 @@ const LAUNCHABLE: Readonly<Record<"pi" | "codex", Launchable>> = {
     howToGet: "npm install -g @mariozechner/pi-coding-agent",
     start: async (program, server, passed, io) => {
       using session = piSession(server);
-      return await runProgram([program, ...session.args, ...passed], { ...io.env, ...session.env }, io);
+      const env = { ...reaching(server.served.url, io.env), ...session.env };
+      return await runProgram([program, ...session.args, ...passed], env, io);
     },
     configPath: piConfigPath,
     edit: withPiProvider,
@@ -48,8 +50,10 @@ const LAUNCHABLE: Readonly<Record<"pi" | "codex", Launchable>> = {
   },
   codex: {
     howToGet: "npm install -g @openai/codex",
-    start: (program, server, passed, io) =>
-      runProgram([program, ...codexArgs(server), ...passed], { ...io.env, ...codexEnvironment(server) }, io),
+    start: (program, server, passed, io) => {
+      const env = { ...reaching(server.served.url, io.env), ...codexEnvironment(server) };
+      return runProgram([program, ...codexArgs(server), ...passed], env, io);
+    },
     configPath: codexConfigPath,
     edit: withCodexProvider,
     usage: ({ key }) => `${KEY_VARIABLE}=${key === null ? "mlx-dspark" : "<key>"} codex --profile mlx-dspark`,

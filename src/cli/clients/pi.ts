@@ -14,6 +14,8 @@ export const KEY_VARIABLE = "MLX_DSPARK_KEY";
 const UNKNOWN_WINDOW_TOKENS = 32768;
 /** Of the window, an answer's share: more would end the conversation with one long answer. */
 const ANSWER_SHARE = 4;
+/** pi sums a conversation up when less than this is free of the window that it is told (`compaction.reserveTokens`). */
+const PI_RESERVE_TOKENS = 16384;
 
 /** As pi reads it, from a file or from an extension. */
 export function piProvider({ served: { url, model, contextWindow } }: ClientServer, apiKey: string) {
@@ -24,7 +26,8 @@ export function piProvider({ served: { url, model, contextWindow } }: ClientServ
     reasoning: false,
     input: ["text"],
     cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
-    contextWindow: window,
+    // With a window near its reserve it would sum up after every turn; so told, it does at three quarters of ours.
+    contextWindow: Math.max(window, Math.floor((window * 3) / 4) + PI_RESERVE_TOKENS),
     maxTokens: Math.min(8192, Math.floor(window / ANSWER_SHARE)),
   };
   return { baseUrl: url, api: "anthropic-messages", apiKey, models: [entry] };

@@ -3,6 +3,7 @@
  * the key, since `/health` asks for none.
  */
 import type { LoadProgress } from "../../engine/protocol.ts";
+import { reaching } from "./proxies.ts";
 
 /** cli.md §5. */
 const ANSWER_LIMIT_MS = 3000;
@@ -30,6 +31,8 @@ export type ServerState =
 
 /** @param key sent when it is not null */
 export async function serverState(url: string, key: string | null): Promise<ServerState> {
+  // A proxy has no business between two programs of one machine; only the process's own environment says so to fetch.
+  Object.assign(process.env, reaching(url, process.env));
   const health = await ask(`${url}/health`, key);
   if (typeof health === "string") return { kind: "unusable", reason: health };
   if (health === null) return { kind: "none" };

@@ -1,6 +1,7 @@
 /** `claude`: which server it uses, what Claude Code gets to know, how both end (cli.md §5). */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { claudeEnvironment, exportLines } from "../../../src/cli/clients/claude-environment.ts";
+import { reaching } from "../../../src/cli/clients/proxies.ts";
 import type { ClientServer } from "../../../src/cli/clients/server-for-client.ts";
 import { until } from "../../server/harness.ts";
 import { cliBox } from "../harness.ts";
@@ -81,6 +82,23 @@ describe("environment", () => {
     const script = `${lines.join("\n")}\nprintf %s "$B"`;
     expect(Bun.spawnSync(["/bin/sh", "-c", script]).stdout.toString()).toBe("it's");
   });
+});
+
+test.each([
+  [{}, {}],
+  [{ HTTP_PROXY: "http://p:1" }, { NO_PROXY: "127.0.0.1", no_proxy: "127.0.0.1" }],
+  [
+    { https_proxy: "http://p:1", NO_PROXY: "a,b" },
+    { NO_PROXY: "a,b,127.0.0.1", no_proxy: "a,b,127.0.0.1" },
+  ],
+  [
+    { ALL_PROXY: "x", NO_PROXY: "127.0.0.1" },
+    { NO_PROXY: "127.0.0.1", no_proxy: "127.0.0.1" },
+  ],
+  [{ HTTP_PROXY: "" }, {}],
+])("proxies of %p are passed by", (env, added) => {
+  expect(reaching("http://127.0.0.1:8080", env)).toEqual({ ...env, ...added });
+  expect(reaching("https://far.example", env)).toEqual(env);
 });
 
 describe("a server that runs", () => {

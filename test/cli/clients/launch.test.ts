@@ -49,7 +49,7 @@ test("pi gets its provider as an extension that is gone afterwards", async () =>
   register({ registerProvider: (...args: unknown[]) => registered.push(...args) });
   expect(registered[0]).toBe("mlx-dspark");
   expect(registered[1]).toMatchObject({ baseUrl: url(), api: "anthropic-messages", apiKey: "MLX_DSPARK_KEY" });
-  expect(at(registered[1], "models", 0)).toMatchObject({ id: "tiny-1b", contextWindow: 16384, maxTokens: 4096 });
+  expect(at(registered[1], "models", 0)).toMatchObject({ id: "tiny-1b", contextWindow: 28672, maxTokens: 4096 });
   expect(statSync(dirname(file), { throwIfNoEntry: false })).toBeUndefined();
   expect(readdirSync(pi.home).sort()).toEqual(["notes.json", "pi", "program.ts"]);
 });
