@@ -1,7 +1,11 @@
 /** A loop around `Bun.serve` that writes the same bytes at the same ticks, and nothing else. */
 import { Ticker } from "./ticker.ts";
 
-const ticker = new Ticker(Number(process.argv[2]));
+const ticker = new Ticker(
+  Number(process.argv[2]),
+  (tick) => tick,
+  () => [],
+);
 
 function frame(delta: object): string {
   const head = { id: `chatcmpl-${"0".repeat(32)}`, object: "chat.completion.chunk", created: 1_795_982_827 };

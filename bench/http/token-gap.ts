@@ -15,7 +15,8 @@ const STREAMS = [1, 16, 64] as const;
 const TOKENS = 100;
 /** What the project promises. */
 const RATIO_MAX = 1.5;
-const WARMUP = 2;
+/** A server compiles its way for some ten thousand tokens. */
+const WARMUP = 5;
 
 const rounds = roundsFlag(12);
 const sides = ["ours", "plain"].map((name) => {

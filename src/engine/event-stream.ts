@@ -1,7 +1,9 @@
 /** A single-consumer queue of events as an async iterator; `onLeave` runs once if the consumer leaves before the end. */
+const OVER: IteratorReturnResult<undefined> = { value: undefined, done: true };
+
 export class EventStream<T> implements AsyncIterableIterator<T> {
   private readonly waiting: T[] = [];
-  private wake: (() => void) | null = null;
+  private taker: PromiseWithResolvers<IteratorResult<T>> | null = null;
   private ended = false;
   private error: Error | null = null;
 
@@ -9,33 +11,36 @@ export class EventStream<T> implements AsyncIterableIterator<T> {
 
   push(event: T): void {
     if (this.ended) return;
-    this.waiting.push(event);
-    this.wake?.();
+    if (this.taker === null) this.waiting.push(event);
+    else this.take().resolve({ value: event, done: false });
   }
 
   /** No more events; what was pushed is still delivered. */
   end(error: Error | null = null): void {
     if (this.ended) return;
     this.ended = true;
-    this.error = error;
-    this.wake?.();
+    if (this.taker === null) this.error = error;
+    else if (error !== null) this.take().reject(error);
+    else this.take().resolve(OVER);
   }
 
-  async next(): Promise<IteratorResult<T>> {
-    for (;;) {
-      const event = this.waiting.shift();
-      if (event !== undefined) return { value: event, done: false };
-      if (this.ended) {
-        const error = this.error;
-        this.error = null;
-        if (error !== null) throw error;
-        return { value: undefined, done: true };
-      }
-      await new Promise<void>((resolve) => {
-        this.wake = resolve;
-      });
-      this.wake = null;
-    }
+  /** One consumer: not to be called again before it resolves. Not an async function, which would cost each token. */
+  next(): Promise<IteratorResult<T>> {
+    const event = this.waiting.shift();
+    if (event !== undefined) return Promise.resolve({ value: event, done: false });
+    const { error } = this;
+    this.error = null;
+    if (error !== null) return Promise.reject(error);
+    if (this.ended) return Promise.resolve(OVER);
+    this.taker = Promise.withResolvers();
+    return this.taker.promise;
+  }
+
+  /** Whoever waits, who then waits no more. */
+  private take(): PromiseWithResolvers<IteratorResult<T>> {
+    const taker = this.taker ?? Promise.withResolvers();
+    this.taker = null;
+    return taker;
   }
 
   async return(): Promise<IteratorResult<T>> {
@@ -52,7 +57,7 @@ export class EventStream<T> implements AsyncIterableIterator<T> {
     this.waiting.length = 0;
     if (this.ended) return;
     this.ended = true;
-    this.wake?.();
+    this.take().resolve(OVER);
     this.onLeave();
   }
 

@@ -21,7 +21,13 @@ export interface RunContext {
 }
 
 /** Events of all choices; throws `EngineError` when a row fails. */
-export async function* runJob(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
+export function runJob(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
+  const [only] = job.rows;
+  // The common case goes without what several rows need between them: every layer costs each token.
+  return job.rows.length === 1 && only !== undefined ? runRow(only, job, context) : runRows(job, context);
+}
+
+async function* runRows(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
   const stop = new AbortController();
   const signal = AbortSignal.any([context.signal, stop.signal]);
   const sources = job.rows.map((row) => () => runRow(row, job, { ...context, signal }));
@@ -50,12 +56,13 @@ async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): As
       if (!started) ticket.rowStarted();
       started = true;
       if (event.type === "tokens" && !reply.isOver) {
-        yield* events.of(reply.push(event.ids, event.logprobs, job.tellSources ? sourcesOf(event) : null));
+        const pieces = reply.push(event.ids, event.logprobs, job.tellSources ? sourcesOf(event) : null);
+        for (const made of events.of(pieces)) yield made;
         // The engine answers a cancel with `done`, which carries the statistics: keep listening.
         if (reply.isOver) stopped.abort();
       } else if (event.type === "done") {
         ended = true;
-        yield* events.of(reply.finish(event.reason === "stop" ? "ended" : "cut"));
+        for (const made of events.of(reply.finish(event.reason === "stop" ? "ended" : "cut"))) yield made;
         const tokens = reply.rest();
         const reason = endReason(reply, event.reason);
         const { stopString, completionTokens, reasoningTokens } = reply;
@@ -91,14 +98,16 @@ class RowEvents {
 
   constructor(private readonly row: JobRow) {}
 
-  *of(pieces: readonly ReplyPiece<TokenLogprob>[]): Generator<ChoiceEvent> {
+  of(pieces: readonly ReplyPiece<TokenLogprob>[]): ChoiceEvent[] {
+    const events: ChoiceEvent[] = [];
     for (const piece of pieces) {
       const index = this.calls;
       if (piece.type === "call") this.calls += 1;
       for (const choice of this.row.choices) {
-        if (piece.type !== "call") yield { ...piece, choice };
-        else yield { type: "call", choice, call: { index, ...piece.call }, tokens: piece.tokens };
+        if (piece.type !== "call") events.push({ ...piece, choice });
+        else events.push({ type: "call", choice, call: { index, ...piece.call }, tokens: piece.tokens });
       }
     }
+    return events;
   }
 }

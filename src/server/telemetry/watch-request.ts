@@ -3,11 +3,18 @@
  * is held back, reordered or changed, and each event costs a few additions.
  */
 import type { GenerateEvent } from "../../engine/client.ts";
-import type { RequestStats, TokenEvent } from "../../engine/protocol.ts";
+import type { RequestStats, RoundInfo, TokenEvent } from "../../engine/protocol.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
 import { listened } from "./listened.ts";
+import type { Counter } from "./series.ts";
 import type { Api, Outcome, Telemetry } from "./telemetry.ts";
+
+interface SourceCounters {
+  readonly rounds: Counter;
+  readonly drafted: Counter;
+  readonly accepted: Counter;
+}
 
 export class RequestWatch {
   private readonly startedAt = performance.now();
@@ -30,8 +37,8 @@ export class RequestWatch {
   /** The row's events, counted as they pass. */
   row(id: string, events: AsyncIterableIterator<GenerateEvent>): AsyncIterableIterator<GenerateEvent> {
     const { telemetry, labels, job } = this;
-    const { counters, histograms } = telemetry;
-    const gap = histograms.interToken.of(labels);
+    const gap = telemetry.histograms.interToken.of(labels);
+    const bySource = new Map<RoundInfo["source"], SourceCounters>();
     const row = job.rows.findIndex(({ request }) => request.id === id);
     let round = 0;
     const tokens = ({ ids, round: info }: Omit<TokenEvent, "id">) => {
@@ -41,12 +48,11 @@ export class RequestWatch {
       const facts = { req: job.id, mode: job.model.mode, i: round++, drafted, accepted, committed: ids.length };
       const record = telemetry.rounds.record({ ...facts, cap, source, ms, row, R });
       gap.observe(ms / 1000 / Math.max(1, ids.length), ids.length);
-      const bySource = { ...labels, source };
-      counters.rounds.of(bySource).value += 1;
-      if (drafted > 0) {
-        counters.draftTokens.of(bySource).value += drafted;
-        counters.acceptedTokens.of(bySource).value += accepted;
-      }
+      const counters = bySource.get(source) ?? this.countersOf(source);
+      bySource.set(source, counters);
+      counters.rounds.value += 1;
+      counters.drafted.value += drafted;
+      counters.accepted.value += accepted;
       if (telemetry.feed.wanted) telemetry.feed.publish({ name: "round", data: record });
     };
     let began = false;
@@ -70,6 +76,12 @@ export class RequestWatch {
         if (began) telemetry.rows.running -= 1;
       },
     });
+  }
+
+  private countersOf(source: RoundInfo["source"]): SourceCounters {
+    const { rounds, draftTokens, acceptedTokens } = this.telemetry.counters;
+    const labels = { ...this.labels, source };
+    return { rounds: rounds.of(labels), drafted: draftTokens.of(labels), accepted: acceptedTokens.of(labels) };
   }
 
   private prefill(processed: number, total: number, chunksBefore: number): void {
