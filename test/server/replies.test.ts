@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { Admission } from "../../src/server/generation/admission.ts";
 import { ChoiceCollector, type ChoiceEvent, type ChoiceResult } from "../../src/server/generation/events.ts";
 import { prepareJob } from "../../src/server/generation/job.ts";
+import { withLateThoughts } from "../../src/server/generation/late-thoughts.ts";
 import {
   type GenerationRequest,
   NO_REASONING,
@@ -131,6 +132,26 @@ describe("events", () => {
     expect((await result(gemma)).text).toBe(gemma);
     expect((await result(CALL, {}, { options: { toolFormat: "none" } })).text).toBe(CALL);
   });
+});
+
+test("a whole answer with a closer alone was thoughts up to there", async () => {
+  const form = {
+    reasoning: new ByteText().reasoningForm,
+    start: "outside",
+    family: null,
+    tools: [],
+    begun: "",
+  } as const;
+  const late = withLateThoughts(await result(`é hm\n</think>\n\nb </think>${CALL}`), form);
+  expect(late).toMatchObject({ reasoning: "é hm", text: "b </think>", calls: [{ name: "f" }] });
+  expect(late.reasoningTokens).toBe(new TextEncoder().encode("é hm\n").length);
+  for (const text of ["a <think>b</think>c", "<think>a</think>b</think>c", "plain"]) {
+    const told = await result(text);
+    expect(withLateThoughts(told, form)).toBe(told);
+  }
+  const closer = await result("a</think>b");
+  expect(withLateThoughts(closer, { ...form, start: "answer" })).toBe(closer);
+  expect(withLateThoughts(closer, { ...form, reasoning: null })).toBe(closer);
 });
 
 describe("how it ends", () => {

@@ -5,6 +5,7 @@
 import type { TSchema } from "@sinclair/typebox";
 import { type RequestError, toRequestError } from "../errors.ts";
 import { ChoiceCollector, type ChoiceResult } from "../generation/events.ts";
+import { withLateThoughts } from "../generation/late-thoughts.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import type { GenerationService, RunningGeneration } from "../generation/service.ts";
 import { readJsonObject } from "../http/body.ts";
@@ -80,5 +81,5 @@ async function finished(generation: RunningGeneration): Promise<ChoiceResult[]> 
   } catch (error) {
     throw toRequestError(error);
   }
-  return collector.results();
+  return collector.results().map((result) => withLateThoughts(result, running.job.reply));
 }
