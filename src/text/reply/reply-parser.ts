@@ -55,7 +55,7 @@ export class ReplyParser {
     this.split = splitOf(reasoning, start);
     const named = new Map(tools.map((tool) => [tool.name, tool]));
     this.calls = family === null || named.size === 0 ? null : new CallStream(SYNTAXES[family], named);
-    this.place = -begun.length;
+    this.place = 0 - begun.length;
     this.push(begun);
   }
 

@@ -147,8 +147,8 @@ describe("gemma4", () => {
     ["values of their own types", 'call:f{a:01,b:x y,c:null,d:-1.5e3,e:9007199254740993,"f":1}', null],
     [
       "values of their own types",
-      "call:f{a:01,b:x y,c:null,d:-1.5e3,e:9007199254740993}",
-      'f{"a":"01","b":"x y","c":null,"d":-1500,"e":9007199254740993}',
+      "call:f{a:01,b:x y,c:null,d:-1.5e3,e:9007199254740993,f:None}",
+      'f{"a":"01","b":"x y","c":null,"d":-1500,"e":9007199254740993,"f":null}',
     ],
     [
       "brackets inside strings",

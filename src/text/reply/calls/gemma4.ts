@@ -95,6 +95,8 @@ class Reader {
     this.at = BARE.lastIndex;
     if (word === "" || word.includes(QUOTE)) return null;
     if (word === "true" || word === "false" || word === "null") return word;
+    // Published templates print the nulls of earlier calls in Python's manner, and models follow them.
+    if (word === "None") return "null";
     // `007` is no number but a code.
     const isNumber = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(word);
     return (isNumber ? numberText(word) : null) ?? JSON.stringify(word);
