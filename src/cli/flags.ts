@@ -62,6 +62,13 @@ export function choiceFlag<const C extends string>(choices: readonly C[], initia
   return { kind: "value", initial, read, hint: choices.join("|"), choices, ...text };
 }
 
+/** One of some words, or null when it is not given. */
+export function optionalChoiceFlag<const C extends string>(choices: readonly C[], text: FlagText): Flag<C | null> {
+  const [first] = choices;
+  if (first === undefined) throw new RangeError("a choice of nothing");
+  return { ...choiceFlag(choices, first, text), initial: null };
+}
+
 export interface NumberRange {
   readonly min?: number;
   readonly max?: number;

@@ -9,12 +9,16 @@ import { benchmarkCommand } from "./benchmark/command.ts";
 import { claudeCommand } from "./clients/claude.ts";
 import { launchCommand } from "./clients/launch.ts";
 import { type CliCommand, helpText } from "./command.ts";
+import { completionsCommand } from "./completions.ts";
+import { doctorCommand } from "./doctor.ts";
 import { CliError, usageError } from "./errors.ts";
 import { generateCommand } from "./generate.ts";
 import { type CliIo, say } from "./io.ts";
 import { modelsCommand } from "./models.ts";
 import { nearest } from "./nearest.ts";
+import { pullCommand } from "./pull.ts";
 import { serveCommand } from "./serve.ts";
+import { versionCommand } from "./version.ts";
 
 const COMMANDS: readonly CliCommand[] = [
   serveCommand,
@@ -23,6 +27,10 @@ const COMMANDS: readonly CliCommand[] = [
   generateCommand,
   benchmarkCommand,
   modelsCommand,
+  pullCommand,
+  doctorCommand,
+  versionCommand,
+  completionsCommand(() => COMMANDS),
 ];
 
 /** Runs one command line (without program and script) and resolves to the exit code; it never throws. */
@@ -42,10 +50,7 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
     io.stdout.write(await helpText(root, null, io));
     return 0;
   }
-  if (first === "--version") {
-    io.stdout.write(`mlx-dspark ${io.version}\n`);
-    return 0;
-  }
+  if (first === "--version") return versionCommand.run(others, io);
   const flat = first.startsWith("-");
   const command = flat ? generateCommand : COMMANDS.find(({ name }) => name === first);
   if (command === undefined) throw usageError(unknownCommand(first));

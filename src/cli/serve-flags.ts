@@ -1,9 +1,10 @@
 /** The flags of `serve` (cli.md §4) and the server that they ask for. */
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "../server/options.ts";
 import { usageError } from "./errors.ts";
-import { type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "./flags.ts";
+import { type FlagValues, listFlag, numberFlag, optionalChoiceFlag, switchFlag, textFlag } from "./flags.ts";
 import type { CliIo } from "./io.ts";
 import { kvBits, modelFlags } from "./model-flags.ts";
+import { thinkingFlags } from "./reply-flags.ts";
 
 const D = DEFAULT_SERVER_OPTIONS;
 
@@ -50,6 +51,12 @@ export const serveFlags = {
   "cors-origin": listFlag({ help: "further web origin that may read answers, * = all (repeatable)", hint: "O" }),
   open: switchFlag("open the page of the API in the browser when ready"),
   "allow-host": listFlag({ help: "further Host name to answer under (repeatable)", hint: "H" }),
+  "tool-format": optionalChoiceFlag(["hermes", "xml", "gemma4", "muse", "minicpm5", "lfm2", "none"], {
+    help: "how the model writes tool calls; none leaves them in the text",
+    defaultText: "from the template",
+  }),
+  "keep-billing-header": switchFlag("keep the line that Claude Code puts first, which differs in every session"),
+  ...thinkingFlags,
   ...modelFlags,
 };
 
@@ -76,6 +83,10 @@ export function serverOptions(flags: ServeFlags, io: CliIo): ServerOptions {
       ...(topP !== null && { topP }),
       ...(topK !== null && { topK }),
     },
+    thinking: flags.thinking ? undefined : false,
+    reasoningEffort: flags["reasoning-effort"] ?? undefined,
+    toolFormat: flags["tool-format"] ?? undefined,
+    keepBillingHeader: flags["keep-billing-header"],
     maxBatch: flags["max-batch"],
     maxQueue: flags["max-queue"],
     kvBits: kvBits(flags),

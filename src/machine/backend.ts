@@ -5,13 +5,15 @@
 import { float32Array, scope, toFloat32 } from "../mlx/array.ts";
 import { cpuIsa, cpuThreads } from "../mlx/cpu.ts";
 import { MlxError } from "../mlx/error.ts";
-import { type Device, device, mlxVersion, openMlx } from "../mlx/native.ts";
+import { type Device, device, mlxVersion, native, openMlx } from "../mlx/native.ts";
 import { matmul } from "../mlx/ops.ts";
 
 export interface BackendFacts {
   readonly device: Device;
   /** Version of the linked MLX. */
   readonly mlx: string;
+  /** Interface version of the native library. */
+  readonly shim: number;
   /** Instruction set of the CPU kernels: "avx512", "avx2", "neon" or "portable". */
   readonly isa: string;
   /** CPU threads that share a step's work. */
@@ -32,5 +34,5 @@ export function tryBackend(nativeFolder: string): BackendFacts {
   if (product.some((value, i) => value !== PRODUCT[i])) {
     throw new MlxError("matmul", `a product of small integers came out as ${product.join(", ")}`);
   }
-  return { device, mlx: mlxVersion(), isa: cpuIsa(), threads: cpuThreads() };
+  return { device, mlx: mlxVersion(), shim: native.dspark_abi_version(), isa: cpuIsa(), threads: cpuThreads() };
 }

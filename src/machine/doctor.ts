@@ -40,7 +40,7 @@ export interface DoctorReport {
     readonly metal_error: string | null;
     /** For people: "metal", "cpu (avx512, 8 threads)". */
     readonly device: string | null;
-    readonly native: { readonly libmlx: string | null; readonly mlxc: string; readonly shim: string };
+    readonly native: { readonly libmlx: string | null; readonly mlxc: string; readonly shim: number | null };
     readonly ram_gb: number;
     readonly iogpu_wired_limit_mb: number | null;
     readonly wired_limit_hint: string | null;
@@ -93,7 +93,7 @@ export async function examineMachine(examination: Examination): Promise<DoctorRe
       native: {
         libmlx: probe.ok ? probe.facts.mlx : null,
         mlxc: examination.pinned.mlxC,
-        shim: examination.version,
+        shim: probe.ok ? probe.facts.shim : null,
       },
       ram_gb: Math.round((memory.totalBytes / GB) * 10) / 10,
       iogpu_wired_limit_mb: memory.wiredLimitMb,

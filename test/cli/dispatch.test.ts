@@ -15,12 +15,6 @@ describe("dispatch", () => {
     expect(box.stdout()).not.toContain("\u001b");
   });
 
-  test("--version", async () => {
-    const box = cliBox();
-    expect(await box.run("--version")).toBe(0);
-    expect(box.stdout()).toBe("mlx-dspark 9.9.9\n");
-  });
-
   test.each(["generate", "serve"])("%s -h prints its flags, not those of old scripts", async (command) => {
     const box = cliBox();
     expect(await box.run(command, "--model", "x", "-h")).toBe(0);

@@ -41,8 +41,8 @@ const LINUX: SystemReader = {
   command: () => null,
 };
 
-const METAL: BackendProbe = { ok: true, facts: { device: "metal", mlx: "0.32.2", isa: "neon", threads: 12 } };
-const CPU: BackendProbe = { ok: true, facts: { device: "cpu", mlx: "0.32.2", isa: "avx2", threads: 1 } };
+const METAL: BackendProbe = { ok: true, facts: { device: "metal", mlx: "0.32.2", shim: 1, isa: "neon", threads: 12 } };
+const CPU: BackendProbe = { ok: true, facts: { device: "cpu", mlx: "0.32.2", shim: 1, isa: "avx2", threads: 1 } };
 
 function examination(reader: SystemReader, probe: BackendProbe, cacheFolder = folder): Examination {
   return {
@@ -56,7 +56,7 @@ test("a good Mac: ok, with the wired limit as a hint", async () => {
   expect(report).toMatchObject({ ok: true, problems: [] });
   expect(report.environment).toMatchObject({
     ...{ apple_silicon: true, os_version: "15.5", backend: "metal", metal_ok: true, metal_error: null },
-    ...{ device: "metal", native: { libmlx: "0.32.2", mlxc: "0.7.0", shim: "9.9.9" }, ram_gb: 68.7 },
+    ...{ device: "metal", native: { libmlx: "0.32.2", mlxc: "0.7.0", shim: 1 }, ram_gb: 68.7 },
     ...{ iogpu_wired_limit_mb: 0, wired_limit_hint: "sudo sysctl iogpu.wired_limit_mb=49152" },
     chip: { name: "Apple M3 Max", gpu_cores: 30, bandwidth_gb_s: 307, bandwidth_source: "table-binned" },
     memory: { free_percent: 41, pressure: "warn", swap_used_bytes: 1074266112 },
@@ -98,7 +98,7 @@ describe("problems", () => {
   });
 
   test("another MLX than this build's", async () => {
-    const other: BackendProbe = { ok: true, facts: { device: "cpu", mlx: "0.31.0", isa: "avx2", threads: 2 } };
+    const other: BackendProbe = { ok: true, facts: { device: "cpu", mlx: "0.31.0", shim: 1, isa: "avx2", threads: 2 } };
     const report = await examineMachine(examination(LINUX, other));
     expect(report.problems).toEqual([expect.stringContaining("MLX 0.31.0, this build needs 0.32.2")]);
   });
