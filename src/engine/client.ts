@@ -22,6 +22,15 @@ export type GenerateEvent =
   | ({ readonly type: "tokens" } & Omit<TokenEvent, "id">)
   | { readonly type: "done"; readonly reason: FinishReason; readonly stats: RequestStats };
 
+/** Events of one consumer, who takes them one by one or has them handed over. */
+export interface EventSource<T> extends AsyncIterableIterator<T> {
+  /**
+   * Hands every event over at the moment when it comes; to be called instead of iterating. Resolves after the last one,
+   * rejects with the source's error or with what `sink` throws, which also leaves the source.
+   */
+  each?(sink: (event: T) => void): Promise<void>;
+}
+
 /** State of the engine's model, for `/health` and for refusing requests early. */
 export type EngineStatus =
   | { readonly state: "no_model" }
@@ -49,7 +58,7 @@ export interface EngineClient {
    * Runs one request. The iterator ends after `done`; leaving it early (break, return, throw) cancels the row at the
    * next step. `signal` cancels too, also while the request is queued or in prefill.
    */
-  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent>;
+  generate(request: GenerateRequest, signal?: AbortSignal): EventSource<GenerateEvent>;
   /** Reads a committed text again, one token a forward. Rejects with `EngineError`, also when `signal` ends it. */
   replay(request: ReplayRequest, signal?: AbortSignal): Promise<ReplayReport>;
   stats(): Promise<EngineStats>;

@@ -1,9 +1,12 @@
-/** A single-consumer queue of events as an async iterator; `onLeave` runs once if the consumer leaves before the end. */
+/** A single-consumer queue of events; `onLeave` runs once if the consumer leaves before the end. */
+import type { EventSource } from "./client.ts";
+
 const OVER: IteratorReturnResult<undefined> = { value: undefined, done: true };
 
-export class EventStream<T> implements AsyncIterableIterator<T> {
+export class EventStream<T> implements EventSource<T> {
   private readonly waiting: T[] = [];
   private taker: PromiseWithResolvers<IteratorResult<T>> | null = null;
+  private sink: ((event: T) => void) | null = null;
   private ended = false;
   private error: Error | null = null;
 
@@ -11,7 +14,8 @@ export class EventStream<T> implements AsyncIterableIterator<T> {
 
   push(event: T): void {
     if (this.ended) return;
-    if (this.taker === null) this.waiting.push(event);
+    if (this.sink !== null) this.hand(event, this.sink);
+    else if (this.taker === null) this.waiting.push(event);
     else this.take().resolve({ value: event, done: false });
   }
 
@@ -34,6 +38,29 @@ export class EventStream<T> implements AsyncIterableIterator<T> {
     if (this.ended) return Promise.resolve(OVER);
     this.taker = Promise.withResolvers();
     return this.taker.promise;
+  }
+
+  async each(sink: (event: T) => void): Promise<void> {
+    this.sink = sink;
+    for (const event of this.waiting.splice(0)) if (this.sink !== null) this.hand(event, sink);
+    // Its end is told to `next`, as to a consumer that waits for one more event.
+    await this.next();
+  }
+
+  /** Whoever pushes is not to blame for what the consumer does. */
+  private hand(event: T, sink: (event: T) => void): void {
+    try {
+      sink(event);
+    } catch (error) {
+      const reason = error instanceof Error ? error : new Error(String(error));
+      this.sink = null;
+      if (this.ended) {
+        this.error = reason;
+        return;
+      }
+      this.end(reason);
+      this.onLeave();
+    }
   }
 
   /** Whoever waits, who then waits no more. */

@@ -1,6 +1,6 @@
 /** Starts the engine thread and speaks `protocol.ts` with it: the EngineClient of the real program. */
 import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
-import { type EngineClient, EngineError, type EngineStatus, type GenerateEvent } from "./client.ts";
+import { type EngineClient, EngineError, type EngineStatus, type EventSource, type GenerateEvent } from "./client.ts";
 import { EventStream } from "./event-stream.ts";
 import { examineLoad } from "./examine.ts";
 import type {
@@ -134,7 +134,7 @@ class WorkerEngine implements EngineClient {
     return this.unloading.promise;
   }
 
-  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
+  generate(request: GenerateRequest, signal?: AbortSignal): EventSource<GenerateEvent> {
     const cancel = () => this.send({ type: "cancel", id: request.id });
     const stream = new EventStream<GenerateEvent>(() => {
       this.forget(request.id);

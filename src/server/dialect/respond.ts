@@ -51,12 +51,13 @@ export async function respond(call: DialectCall, { request, server }: Exchange, 
   if (!call.stream) return wire.whole(await finished(running));
   const frames = wire.frames();
   const { keepAliveMs, limits } = parts.options;
-  return sseResponse(streamFrames(running, frames, parts.onError), {
+  return sseResponse((write) => streamFrames(running, frames, parts.onError, write), {
     signal: request.signal,
     keepAliveMs,
     keepAlive: () => frames.keepAlive().toSSE(),
     stallMs: limits.stallMs,
     cut: () => server?.timeout(request, 1),
+    gone: () => running[Symbol.dispose](),
   });
 }
 

@@ -1,7 +1,6 @@
 /**
  * A streamed answer as frames, in any dialect: headers go out with the first one, before the prompt is read; an
- * error after that is a frame of its own, and then nothing. It never throws: the runtime would have nothing better to do
- * with the error than to cut the connection.
+ * error after that is a frame of its own, and then nothing.
  */
 import { type RequestError, toRequestError } from "../errors.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
@@ -19,25 +18,28 @@ export interface FrameSource {
   fail(error: RequestError): SseFrame;
 }
 
-/** @param onError told of an error that went into the stream */
-export async function* streamFrames(
+/**
+ * Writes a running answer to its end, and disposes it. Never rejects.
+ * @param onError told of an error that went into the stream
+ */
+export async function streamFrames(
   generation: RunningGeneration,
   frames: FrameSource,
   onError: (error: RequestError) => void,
-): AsyncGenerator<string> {
-  // Disposed also when the client goes away in the middle: the response then leaves this generator.
+  write: (text: string) => void,
+): Promise<void> {
   using running = generation;
   try {
-    yield textOf(frames.open());
-    for await (const event of running.events) {
+    write(textOf(frames.open()));
+    await running.each((event) => {
       const made = frames.push(event);
-      if (made.length > 0) yield textOf(made);
-    }
-    yield textOf(frames.close());
+      if (made.length > 0) write(textOf(made));
+    });
+    write(textOf(frames.close()));
   } catch (error) {
     const reply = toRequestError(error);
     onError(reply);
-    yield textOf([frames.fail(reply)]);
+    write(textOf([frames.fail(reply)]));
   }
 }
 

@@ -3,8 +3,8 @@
  * cancels every row that still runs; a stop string, or the first call where only one is wanted, cancels its own row.
  * Rows of one job run at most `ticket.slots` at a time.
  */
-import { type EngineClient, EngineError } from "../../engine/client.ts";
-import type { FinishReason, TokenEvent, TokenLogprob } from "../../engine/protocol.ts";
+import { type EngineClient, EngineError, type EventSource, type GenerateEvent } from "../../engine/client.ts";
+import type { FinishReason, RequestStats, TokenEvent, TokenLogprob } from "../../engine/protocol.ts";
 import { type ReplyPiece, ReplyText, StopMatcher } from "../../text/index.ts";
 import type { Ticket } from "./admission.ts";
 import type { ChoiceEndReason, ChoiceEvent, TokenSource } from "./events.ts";
@@ -20,14 +20,8 @@ export interface RunContext {
   readonly signal: AbortSignal;
 }
 
-/** Events of all choices; throws `EngineError` when a row fails. */
-export function runJob(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
-  const [only] = job.rows;
-  // The common case goes without what several rows need between them: every layer costs each token.
-  return job.rows.length === 1 && only !== undefined ? runRow(only, job, context) : runRows(job, context);
-}
-
-async function* runRows(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
+/** Events of all choices, one by one; throws `EngineError` when a row fails. */
+export async function* runJob(job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
   const stop = new AbortController();
   const signal = AbortSignal.any([context.signal, stop.signal]);
   const sources = job.rows.map((row) => () => runRow(row, job, { ...context, signal }));
@@ -38,44 +32,112 @@ async function* runRows(job: GenerationJob, context: RunContext): AsyncGenerator
   }
 }
 
-async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
-  const { engine, text, ticket, signal } = context;
-  const reply = new ReplyText<TokenLogprob>({
-    detokenizer: text.detokenizer(),
-    stops: new StopMatcher(job.stops),
-    silentIds: job.silentIds,
-    form: job.reply,
-    oneCall: job.oneCall,
-  });
-  const events = new RowEvents(row);
-  const stopped = new AbortController();
-  let started = false;
-  let ended = false;
+/**
+ * The same events, each handed over at the moment when the engine tells it. Resolves after the last one; rejects with
+ * `EngineError` when a row fails, and with what `sink` throws.
+ */
+export async function driveJob(
+  job: GenerationJob,
+  context: RunContext,
+  sink: (event: ChoiceEvent) => void,
+): Promise<void> {
+  const stop = new AbortController();
+  const rows = { ...context, signal: AbortSignal.any([context.signal, stop.signal]) };
+  const waiting = [...job.rows];
+  const lane = async () => {
+    for (let row = waiting.shift(); row !== undefined; row = waiting.shift()) await driveRow(row, job, rows, sink);
+  };
   try {
-    for await (const event of engine.generate(row.request, AbortSignal.any([signal, stopped.signal]))) {
-      if (!started) ticket.rowStarted();
-      started = true;
-      if (event.type === "tokens" && !reply.isOver) {
-        const pieces = reply.push(event.ids, event.logprobs, job.tellSources ? sourcesOf(event) : null);
-        for (const made of events.of(pieces)) yield made;
-        // The engine answers a cancel with `done`, which carries the statistics: keep listening.
-        if (reply.isOver) stopped.abort();
-      } else if (event.type === "done") {
-        ended = true;
-        for (const made of events.of(reply.finish(event.reason === "stop" ? "ended" : "cut"))) yield made;
-        const tokens = reply.rest();
-        const reason = endReason(reply, event.reason);
-        const { stopString, completionTokens, reasoningTokens } = reply;
-        for (const choice of row.choices) {
-          const counts = { completionTokens, reasoningTokens };
-          yield { type: "end", choice, reason, stopString, tokens, ...counts, stats: event.stats };
-        }
-      }
-    }
-    if (!ended) throw new EngineError({ kind: "internal", message: "the engine ended a request without its result" });
+    await Promise.all(Array.from({ length: Math.min(context.ticket.slots, job.rows.length) }, lane));
   } finally {
-    if (started) ticket.rowEnded();
+    waiting.length = 0;
+    stop.abort();
   }
+}
+
+async function* runRow(row: JobRow, job: GenerationJob, context: RunContext): AsyncGenerator<ChoiceEvent> {
+  using run = new RowRun(row, job, context);
+  for await (const event of run.source()) for (const made of run.push(event)) yield made;
+  run.checkEnd();
+}
+
+async function driveRow(row: JobRow, job: GenerationJob, context: RunContext, sink: (event: ChoiceEvent) => void) {
+  using run = new RowRun(row, job, context);
+  await eachEvent(run.source(), (event) => {
+    for (const made of run.push(event)) sink(made);
+  });
+  run.checkEnd();
+}
+
+/** One row from the engine's events to those of its choices. To be disposed when the row is over. */
+class RowRun implements Disposable {
+  private readonly reply: ReplyText<TokenLogprob>;
+  private readonly events: RowEvents;
+  private readonly stopped = new AbortController();
+  private started = false;
+  private ended = false;
+
+  constructor(
+    private readonly row: JobRow,
+    private readonly job: GenerationJob,
+    private readonly context: RunContext,
+  ) {
+    this.events = new RowEvents(row);
+    this.reply = new ReplyText<TokenLogprob>({
+      detokenizer: context.text.detokenizer(),
+      stops: new StopMatcher(job.stops),
+      silentIds: job.silentIds,
+      form: job.reply,
+      oneCall: job.oneCall,
+    });
+  }
+
+  source(): EventSource<GenerateEvent> {
+    const { engine, signal } = this.context;
+    return engine.generate(this.row.request, AbortSignal.any([signal, this.stopped.signal]));
+  }
+
+  push(event: GenerateEvent): readonly ChoiceEvent[] {
+    if (!this.started) this.context.ticket.rowStarted();
+    this.started = true;
+    if (event.type === "done") return this.done(event.reason, event.stats);
+    if (event.type === "prefill" || this.reply.isOver) return [];
+    const { ids, logprobs } = event;
+    const made = this.events.of(this.reply.push(ids, logprobs, this.job.tellSources ? sourcesOf(event) : null));
+    // The engine answers a cancel with `done`, which carries the statistics: it is listened to until then.
+    if (this.reply.isOver) this.stopped.abort();
+    return made;
+  }
+
+  private done(how: FinishReason, stats: RequestStats): ChoiceEvent[] {
+    const { reply } = this;
+    this.ended = true;
+    const last = this.events.of(reply.finish(how === "stop" ? "ended" : "cut"));
+    const tokens = reply.rest();
+    const reason = endReason(reply, how);
+    const { stopString, completionTokens, reasoningTokens } = reply;
+    const counts = { completionTokens, reasoningTokens };
+    for (const choice of this.row.choices) {
+      last.push({ type: "end", choice, reason, stopString, tokens, ...counts, stats });
+    }
+    return last;
+  }
+
+  /** Throws when the engine's events were over before the row was. */
+  checkEnd(): void {
+    if (this.ended) return;
+    throw new EngineError({ kind: "internal", message: "the engine ended a request without its result" });
+  }
+
+  [Symbol.dispose](): void {
+    if (this.started) this.context.ticket.rowEnded();
+  }
+}
+
+/** Events as they come, from an engine that hands them over or from one that is asked. */
+async function eachEvent<T>(source: EventSource<T>, sink: (event: T) => void): Promise<void> {
+  if (source.each !== undefined) await source.each(sink);
+  else for await (const event of source) sink(event);
 }
 
 /** Of each id who proposed it: of a round, the accepted drafts come first, then the target's own token. */

@@ -15,15 +15,17 @@ import { Gate } from "./gate.ts";
 import { encodePrompts, type GenerationJob, prepareJob } from "./job.ts";
 import type { GenerationRequest } from "./request.ts";
 import { Rest } from "./rest.ts";
-import { runJob } from "./run.ts";
+import { driveJob, runJob } from "./run.ts";
 import type { TextSource } from "./text.ts";
 
 /** Must be disposed: that cancels rows that still run and gives the place in the queue back. */
 export interface RunningGeneration extends Disposable {
   readonly job: GenerationJob;
   readonly text: TextSource;
-  /** Leaving it early cancels the rows. */
+  /** One by one; leaving it early cancels the rows. */
   readonly events: AsyncGenerator<ChoiceEvent>;
+  /** In place of `events`: each is handed over the moment it comes. Resolves after the last; rejects with an error. */
+  each(sink: (event: ChoiceEvent) => void): Promise<void>;
 }
 
 export interface ServiceParts {
@@ -66,6 +68,17 @@ export class GenerationService {
         job,
         text,
         events: watch.choices(runJob(job, running)),
+        each: async (sink) => {
+          try {
+            await driveJob(job, running, (event) => {
+              watch.choice(event);
+              sink(event);
+            });
+          } catch (error) {
+            watch.failed();
+            throw error;
+          }
+        },
         [Symbol.dispose]: () => {
           stop.abort();
           ticket[Symbol.dispose]();

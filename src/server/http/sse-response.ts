@@ -1,6 +1,6 @@
 /**
  * A stream of frames as a response. Each write goes to the socket at once; silence is filled with keep-alives; a reader
- * that takes nothing is cut. Whatever ends it, the source is left, so that what it stands for is given up.
+ * that takes nothing is cut. Whatever ends it, `gone` is told, so that what it stands for is given up.
  */
 import { SSE_HEADERS } from "./sse.ts";
 
@@ -14,6 +14,8 @@ export interface SseOptions {
   readonly stallMs: number;
   /** Ends the connection of a client that does not read. */
   readonly cut: () => void;
+  /** The client is gone, or was cut: `produce` should come to its end. */
+  readonly gone: () => void;
 }
 
 /** The part of Bun's direct stream controller that is used here. */
@@ -24,66 +26,87 @@ interface DirectController {
   close(): void;
 }
 
-/** `source` must not throw; it is left when the client goes. */
-export function sseResponse(source: AsyncGenerator<string>, options: SseOptions): Response {
-  let gone = false;
+/** `produce` writes frames until it resolves; it must not reject. */
+export function sseResponse(produce: (write: (text: string) => void) => Promise<void>, options: SseOptions): Response {
+  let writer: Writer | null = null;
   const leave = () => {
-    gone = true;
-    // It may be in the middle of `next`: its end is asked for, and comes with the signal.
-    void source.return(undefined).catch(() => undefined);
+    writer?.leave();
+    options.gone();
   };
   const pull = async (controller: DirectController) => {
-    const writer = new Writer(controller, options);
+    const own = new Writer(controller, options, leave);
+    writer = own;
+    if (options.signal.aborted) leave();
     options.signal.addEventListener("abort", leave, { once: true });
     try {
-      for (let next = await source.next(); next.done !== true && !gone; next = await source.next()) {
-        const full = writer.write(next.value);
-        if (full !== null && !(await full)) {
-          options.cut();
-          return;
-        }
-      }
+      await produce((text) => own.write(text));
+      await own.drained();
     } finally {
-      writer.end();
+      own.leave();
       options.signal.removeEventListener("abort", leave);
-      leave();
       controller.close();
     }
   };
   // Bun's types know this kind of stream, the standard's do not.
-  const stream = new ReadableStream({ type: "direct", pull, cancel: leave });
-  return new Response(stream, { headers: SSE_HEADERS });
+  return new Response(new ReadableStream({ type: "direct", pull, cancel: leave }), { headers: SSE_HEADERS });
 }
+
+/** What may pile up for a client while its socket is full, in characters. Ours: an answer of the longest kind. */
+const PILE_MAX = 16 << 20;
 
 class Writer {
   private writtenAt = performance.now();
   private timer: NodeJS.Timeout | null = null;
-  private stalled = false;
+  private open = true;
+  /** While the socket is full. */
+  private draining: Promise<void> | null = null;
+  private pile: string[] = [];
+  private piled = 0;
 
   constructor(
     private readonly controller: DirectController,
     private readonly options: SseOptions,
+    private readonly leaveAll: () => void,
   ) {
     if (options.keepAliveMs > 0) this.arm(options.keepAliveMs);
   }
 
-  /** Null: written. Else the socket is full, and the promise tells whether the client read on in time. */
-  write(text: string): Promise<boolean> | null {
+  write(text: string): void {
+    if (!this.open) return;
     this.writtenAt = performance.now();
+    if (this.draining !== null) {
+      this.pile.push(text);
+      this.piled += text.length;
+      if (this.piled > PILE_MAX) this.cut();
+      return;
+    }
     const taken = this.controller.write(text);
-    if (typeof taken !== "number") return this.drained(taken);
-    void this.controller.flush();
-    return null;
+    if (typeof taken === "number") void this.controller.flush();
+    else this.draining = this.drain(taken);
   }
 
-  private async drained(taken: Promise<number>): Promise<boolean> {
-    this.stalled = true;
+  /** Resolves when everything written has left, or nothing more will. */
+  async drained(): Promise<void> {
+    while (this.draining !== null && this.open) await this.draining;
+  }
+
+  private async drain(taken: Promise<number>): Promise<void> {
     const { promise: late, resolve } = Promise.withResolvers<false>();
     const timer = setTimeout(() => resolve(false), this.options.stallMs);
     const inTime = await Promise.race([taken.then(() => true), late]).catch(() => false);
     clearTimeout(timer);
-    this.stalled = false;
-    return inTime;
+    this.draining = null;
+    if (!inTime) return this.cut();
+    const text = this.pile.join("");
+    this.pile = [];
+    this.piled = 0;
+    if (text !== "") this.write(text);
+  }
+
+  private cut(): void {
+    if (!this.open) return;
+    this.options.cut();
+    this.leaveAll();
   }
 
   /** One timer however many writes: it looks at the silence when it rings. */
@@ -91,12 +114,15 @@ class Writer {
     this.timer = setTimeout(() => {
       const { keepAliveMs, keepAlive } = this.options;
       const silence = performance.now() - this.writtenAt;
-      if (silence >= keepAliveMs && !this.stalled) this.write(keepAlive());
+      if (silence >= keepAliveMs && this.draining === null) this.write(keepAlive());
       this.arm(silence >= keepAliveMs ? keepAliveMs : keepAliveMs - silence);
     }, milliseconds);
   }
 
-  end(): void {
+  /** Nothing is written from now on. */
+  leave(): void {
+    this.open = false;
+    this.pile = [];
     if (this.timer !== null) clearTimeout(this.timer);
   }
 }

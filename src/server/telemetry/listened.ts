@@ -1,4 +1,5 @@
-/** An async iterator with somebody who listens: one promise a value, where a generator around it would be several. */
+/** A source of events with somebody who listens: one promise a value, where a generator around it would be several. */
+import type { EventSource } from "../../engine/client.ts";
 
 export interface Listener<T> {
   readonly value: (value: T) => void;
@@ -7,7 +8,10 @@ export interface Listener<T> {
   readonly end?: () => void;
 }
 
-export function listened<T>(source: AsyncIterator<T>, listener: Listener<T>): AsyncGenerator<T> {
+export function listened<T>(
+  source: Pick<EventSource<T>, "next" | "return" | "each">,
+  listener: Listener<T>,
+): AsyncGenerator<T> & Pick<EventSource<T>, "each"> {
   let over = false;
   const end = () => {
     if (!over) listener.end?.();
@@ -27,7 +31,15 @@ export function listened<T>(source: AsyncIterator<T>, listener: Listener<T>): As
     end();
     return source.return?.() ?? Promise.resolve({ value: undefined, done: true });
   };
+  const each = (sink: (event: T) => void) => {
+    const both = (event: T) => {
+      listener.value(event);
+      sink(event);
+    };
+    return source.each?.(both).then(end, failed) ?? Promise.reject(new TypeError("the source hands nothing over"));
+  };
   return {
+    ...(source.each !== undefined && { each }),
     next: () => source.next().then(seen, failed),
     return: left,
     throw: (error) => left().then(() => Promise.reject(error)),

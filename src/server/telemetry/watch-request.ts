@@ -2,7 +2,7 @@
  * Follows one request through the engine's events of its rows and the events of its choices. It only listens: nothing
  * is held back, reordered or changed, and each event costs a few additions.
  */
-import type { GenerateEvent } from "../../engine/client.ts";
+import type { EventSource, GenerateEvent } from "../../engine/client.ts";
 import type { RequestStats, RoundInfo, TokenEvent } from "../../engine/protocol.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
@@ -35,7 +35,7 @@ export class RequestWatch {
   }
 
   /** The row's events, counted as they pass. */
-  row(id: string, events: AsyncIterableIterator<GenerateEvent>): AsyncIterableIterator<GenerateEvent> {
+  row(id: string, events: EventSource<GenerateEvent>): EventSource<GenerateEvent> {
     const { telemetry, labels, job } = this;
     const gap = telemetry.histograms.interToken.of(labels);
     const bySource = new Map<RoundInfo["source"], SourceCounters>();
@@ -115,17 +115,18 @@ export class RequestWatch {
 
   /** The choices' events, counted as they pass. */
   choices(events: AsyncGenerator<ChoiceEvent>): AsyncGenerator<ChoiceEvent> {
-    return listened(events, {
-      value: (event) => {
-        if (event.type !== "end") return;
-        // Of several choices the last one that was not cut names the request's outcome.
-        if (this.outcome === null || event.reason !== "cancelled") this.outcome = event.reason;
-        this.reasoningTokens += event.reasoningTokens;
-      },
-      error: () => {
-        this.outcome = "error";
-      },
-    });
+    return listened(events, { value: (event) => this.choice(event), error: () => this.failed() });
+  }
+
+  choice(event: ChoiceEvent): void {
+    if (event.type !== "end") return;
+    // Of several choices the last one that was not cut names the request's outcome.
+    if (this.outcome === null || event.reason !== "cancelled") this.outcome = event.reason;
+    this.reasoningTokens += event.reasoningTokens;
+  }
+
+  failed(): void {
+    this.outcome = "error";
   }
 
   /** The request is over, however it ended. Calling it twice is harmless. */
