@@ -96,6 +96,13 @@ describe.skipIf(pi.skipped !== null)(title("pi", pi.skipped), () => {
 });
 
 describe.skipIf(codex.skipped !== null)(title("Codex", codex.skipped), () => {
+  test("the profile that is written on request is read", async () => {
+    await using box = await clientBox(codex);
+    expectCompleted(await box.run(["launch", "codex", "--url", server.url, "--write-config"], LIMIT_MS));
+    const words = ["--profile", "mlx-dspark", "mcp", "list"];
+    expectCompleted(await box.run(["launch", "codex", "--url", server.url, "--", ...words], LIMIT_MS));
+  });
+
   test("a turn", async () => {
     await using box = await clientBox(codex);
     const words = ["exec", "--skip-git-repo-check", "--json", QUESTION];

@@ -1,6 +1,6 @@
 /**
  * Codex on a local server (clients.md §3): the provider comes as `-c` overrides of its configuration; on request as
- * tables of `config.toml` with a profile of their own.
+ * a profile, which is a file of its own beside `config.toml`.
  */
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -40,30 +40,16 @@ export function codexEnvironment({ key }: ClientServer): Record<string, string> 
   return { [KEY_VARIABLE]: key ?? "mlx-dspark" };
 }
 
+/** A profile has a file of its own; Codex 0.171 refuses `[profiles.…]` tables of `config.toml`. */
 export function codexConfigPath(io: CliIo): string {
   const folder = io.env.CODEX_HOME;
-  return join(folder !== undefined && folder !== "" ? folder : join(io.env.HOME ?? homedir(), ".codex"), "config.toml");
+  const home = folder !== undefined && folder !== "" ? folder : join(io.env.HOME ?? homedir(), ".codex");
+  return join(home, `${PROVIDER}.config.toml`);
 }
 
-/** Our two tables replaced or added, everything else as it is. @throws Error when `present` is not TOML */
-export function withCodexProvider(present: string | null, server: ClientServer): string {
-  Bun.TOML.parse(present ?? "");
-  const ours = [`model_providers.${PROVIDER}`, `profiles.${PROVIDER}`];
-  const kept: string[] = [];
-  let inOurs = false;
-  for (const line of (present ?? "").split("\n")) {
-    const header = /^\s*\[\s*([^\][]+?)\s*\]\s*(?:#.*)?$/.exec(line)?.[1]?.replaceAll('"', "");
-    if (header !== undefined || /^\s*\[\[/.test(line)) inOurs = header !== undefined && ours.includes(header);
-    if (!inOurs) kept.push(line);
-  }
-  const table = (name: string, fields: readonly (readonly [string, string])[]) =>
-    `[${name}]\n${fields.map(([key, value]) => `${key} = ${value}\n`).join("")}`;
-  const head = kept.join("\n").trimEnd();
-  const next = [
-    ...(head === "" ? [] : [`${head}\n`]),
-    table(`model_providers.${PROVIDER}`, providerFields(server)),
-    table(`profiles.${PROVIDER}`, modelFields(server)),
-  ].join("\n");
-  Bun.TOML.parse(next);
-  return next;
+/** The profile's file. It is ours whole: what somebody changed in it stays in the copy of the old one. */
+export function codexProfile(server: ClientServer): string {
+  const lines = (fields: readonly (readonly [string, string])[]) =>
+    fields.map(([key, value]) => `${key} = ${value}\n`).join("");
+  return `${lines(modelFields(server))}\n[model_providers.${PROVIDER}]\n${lines(providerFields(server))}`;
 }

@@ -9,7 +9,7 @@ import { type FlagValues, switchFlag } from "../flags.ts";
 import { type CliIo, say } from "../io.ts";
 import { claudeFlags, startClaude } from "./claude.ts";
 import { editConfig } from "./client-config.ts";
-import { codexArgs, codexConfigPath, codexEnvironment, withCodexProvider } from "./codex.ts";
+import { codexArgs, codexConfigPath, codexEnvironment, codexProfile } from "./codex.ts";
 import { KEY_VARIABLE, piConfigPath, piSession, withPiProvider } from "./pi.ts";
 import { reaching } from "./proxies.ts";
 import { findProgram, runProgram } from "./run-program.ts";
@@ -55,7 +55,7 @@ const LAUNCHABLE: Readonly<Record<"pi" | "codex", Launchable>> = {
       return runProgram([program, ...codexArgs(server), ...passed], env, io);
     },
     configPath: codexConfigPath,
-    edit: withCodexProvider,
+    edit: (_present, server) => codexProfile(server),
     usage: ({ key }) => `${KEY_VARIABLE}=${key === null ? "mlx-dspark" : "<key>"} codex --profile mlx-dspark`,
   },
 };

@@ -100,7 +100,7 @@ describe("--write-config", () => {
     return { code, stderr: box.stderr() };
   };
   const piFile = () => join(home, ".pi/agent/models.json");
-  const codexFile = () => join(home, ".codex/config.toml");
+  const codexFile = () => join(home, ".codex/mlx-dspark.config.toml");
 
   test("pi: a new file, which a second run leaves alone", async () => {
     const first = await write("pi");
@@ -135,42 +135,32 @@ describe("--write-config", () => {
     expect(readdirSync(dirname(piFile()))).toEqual(["models.json"]);
   });
 
-  test("codex: our tables are replaced, everything else stays", async () => {
+  test("codex: a profile in a file of its own, and config.toml is not touched", async () => {
     mkdirSync(dirname(codexFile()), { recursive: true });
-    const before = [
-      'model = "other" # mine',
-      '[model_providers."mlx-dspark"]',
-      'base_url = "old"',
-      "[tui] # comment",
-      "theme = 1",
-      "[profiles.mlx-dspark]",
-      'model = "old"',
-      "[[things]]",
-      "a = 1",
-      "",
-    ].join("\n");
-    writeFileSync(codexFile(), before);
-    expect((await write("codex")).code).toBe(0);
-    const text = readFileSync(codexFile(), "utf8");
-    expect(text).toStartWith('model = "other" # mine\n[tui] # comment\ntheme = 1\n[[things]]\na = 1\n');
-    expect(Bun.TOML.parse(text)).toMatchObject({
-      ...{ model: "other", tui: { theme: 1 }, things: [{ a: 1 }] },
-      model_providers: { "mlx-dspark": { base_url: `${url()}/v1`, wire_api: "responses" } },
-      profiles: { "mlx-dspark": { model: "tiny-1b", model_provider: "mlx-dspark", model_context_window: 16384 } },
+    writeFileSync(join(dirname(codexFile()), "config.toml"), "= nothing");
+    const first = await write("codex");
+    expect(first.code).toBe(0);
+    expect(first.stderr).toContain("use it: MLX_DSPARK_KEY=mlx-dspark codex --profile mlx-dspark");
+    expect(Bun.TOML.parse(readFileSync(codexFile(), "utf8"))).toEqual({
+      ...{ model: "tiny-1b", model_provider: "mlx-dspark", model_context_window: 16384 },
+      model_providers: {
+        "mlx-dspark": {
+          ...{ name: "mlx-dspark", base_url: `${url()}/v1`, wire_api: "responses", env_key: "MLX_DSPARK_KEY" },
+        },
+      },
     });
-    expect(readdirSync(dirname(codexFile())).length).toBe(2);
     expect((await write("codex")).stderr).toContain("is as it should be");
+    expect(readFileSync(join(dirname(codexFile()), "config.toml"), "utf8")).toBe("= nothing");
+    writeFileSync(codexFile(), "changed = 1");
+    expect((await write("codex")).stderr).toContain("; what was there is in ");
+    const backup = readdirSync(dirname(codexFile())).find((name) => name.includes(".before-mlx-dspark-"));
+    expect(readFileSync(join(dirname(codexFile()), backup ?? ""), "utf8")).toBe("changed = 1");
   });
 
-  test("codex: what is no TOML is left as it is; folders of the clients' own variables are respected", async () => {
+  test("folders of the clients' own variables are respected", async () => {
     const elsewhere = join(home, "elsewhere");
     expect((await write("codex", { CODEX_HOME: elsewhere })).code).toBe(0);
-    expect(readdirSync(elsewhere)).toEqual(["config.toml"]);
     expect((await write("pi", { PI_CODING_AGENT_DIR: elsewhere })).code).toBe(0);
-    expect(readdirSync(elsewhere).sort()).toEqual(["config.toml", "models.json"]);
-    mkdirSync(dirname(codexFile()), { recursive: true });
-    writeFileSync(codexFile(), "= nothing");
-    expect((await write("codex")).code).toBe(1);
-    expect(readFileSync(codexFile(), "utf8")).toBe("= nothing");
+    expect(readdirSync(elsewhere).sort()).toEqual(["mlx-dspark.config.toml", "models.json"]);
   });
 });
