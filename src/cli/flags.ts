@@ -90,6 +90,13 @@ export function numberFlag<D extends number | null>(initial: D, range: NumberRan
   return { kind: "value", initial, read, hint: "N", ...text };
 }
 
+/** A number, or `auto`, or null when it is not given. */
+export function autoNumberFlag(range: NumberRange, text: FlagText): Flag<number | "auto" | null> {
+  const number = numberFlag(null, range, text);
+  const read = (value: string, name: string) => (value === "auto" ? "auto" : number.read(value, name));
+  return { ...number, read, hint: "N|auto" };
+}
+
 function rangeText({ min, max, above, integer }: NumberRange): string {
   const noun = integer === true ? "an integer" : "a number";
   if (min !== undefined && max !== undefined) return `${noun} between ${min} and ${max}`;

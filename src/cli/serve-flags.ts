@@ -1,7 +1,16 @@
 /** The flags of `serve` (cli.md §4) and the server that they ask for. */
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "../server/options.ts";
 import { usageError } from "./errors.ts";
-import { type FlagValues, listFlag, numberFlag, optionalChoiceFlag, switchFlag, textFlag } from "./flags.ts";
+import {
+  autoNumberFlag,
+  type FlagValues,
+  listFlag,
+  numberFlag,
+  optionalChoiceFlag,
+  switchFlag,
+  textFlag,
+  triFlag,
+} from "./flags.ts";
 import type { CliIo } from "./io.ts";
 import { kvBits, modelFlags } from "./model-flags.ts";
 import { thinkingFlags } from "./reply-flags.ts";
@@ -14,10 +23,9 @@ export const serveFlags = {
   "api-key": textFlag({ help: "key that clients must send (better: env MLX_DSPARK_API_KEY)", hint: "K" }),
   insecure: switchFlag("allow other machines to connect without a key"),
   "no-model": switchFlag("start without a model"),
-  "context-window": numberFlag(
-    null,
+  "context-window": autoNumberFlag(
     { min: 1, integer: true },
-    { help: "most tokens of prompt and answer", defaultText: "the model's own" },
+    { help: "most tokens of prompt and answer; auto = what fits into memory", defaultText: "the model's own" },
   ),
   "max-batch": numberFlag(D.maxBatch, { min: 1, integer: true }, { help: "requests computed at the same time" }),
   "max-queue": numberFlag(D.maxQueue, { min: 0, integer: true }, { help: "requests that may wait; more get a 429" }),
@@ -46,6 +54,7 @@ export const serveFlags = {
     { min: 0, integer: true },
     { help: "when a request names none", defaultText: "the model's" },
   ),
+  warmup: triFlag("generate a little before the first request; --no-warmup does not"),
   "drain-seconds": numberFlag(10, { min: 0 }, { help: "time for running requests at shutdown" }),
   "max-body-mb": numberFlag(64, { min: 0, above: true }, { help: "largest request body" }),
   "cors-origin": listFlag({ help: "further web origin that may read answers, * = all (repeatable)", hint: "O" }),

@@ -63,6 +63,8 @@ describe("dispatch", () => {
     [["generate", "--prompt", "@/no/such/file"], "cannot read the prompt file '/no/such/file'"],
     [["generate", "--system", "a", "--no-chat-template"], "--system needs the chat template"],
     [["serve", "--port", "70000"], "--port must be an integer between 0 and 65535"],
+    [["serve", "--context-window", "all"], "--context-window must be an integer not below 1, got 'all'"],
+    [["serve", "--reasoning-effort", "max"], "--reasoning-effort must be one of low, medium, high, xhigh"],
     [["serve", "--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines connect"],
     [["serve", "--api-key", ""], "--api-key must not be empty"],
     [["serve", "--prompt", "x"], "unknown flag --prompt"],

@@ -208,8 +208,10 @@ describe("a server that runs", () => {
 describe("a server of its own", () => {
   test("is loaded, serves the client and ends with it", async () => {
     const box = cliBox({ env: claude.env });
-    expect(await box.run("claude", "--model", "some/model", "--max-batch", "2", "--", "-p", "hi")).toBe(0);
-    expect(box.engine.loads[0]).toMatchObject({ model: "some/model", maxBatch: 2 });
+    expect(
+      await box.run("claude", "--model", "some/model", "--max-batch=2", "--context-window=auto", "--", "-p", "hi"),
+    ).toBe(0);
+    expect(box.engine.loads[0]).toMatchObject({ model: "some/model", maxBatch: 2, contextWindow: "auto" });
     const notes = claude.notes();
     expect(notes?.health).toMatchObject({ status: "ok", model: "scripted-1b" });
     expect(notes?.args).toEqual(["-p", "hi"]);
