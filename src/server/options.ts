@@ -17,10 +17,10 @@ export interface ServerOptions {
   readonly maxTokensCap: number;
   /** Server-wide sampling defaults; they win over the model's `generation_config.json`. */
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
-  /** False: no thinking unless a request asks for it; undefined: the template's own default. */
-  readonly thinking: false | undefined;
-  /** Of requests that name none; undefined: the template's own default. */
-  readonly reasoningEffort: Effort | undefined;
+  /** False: no thinking unless a request asks for it; undefined: the template's own default. A load may change it. */
+  thinking: false | undefined;
+  /** Of requests that name none; undefined: the template's own default. A load may change it. */
+  reasoningEffort: Effort | undefined;
   /** How the model writes calls; undefined: as its template says. */
   readonly toolFormat: CallFamily | "none" | undefined;
   readonly maxBatch: number;

@@ -46,7 +46,21 @@ export class ModelSlot {
   private failure: WireError | null = null;
   private loadedWish: LoadWish | null = null;
 
+  private readonly goneListeners: (() => void)[] = [];
+
   constructor(private readonly parts: SlotParts) {}
+
+  /** Called whenever the model has gone, or is about to. */
+  onGone(listener: () => void): void {
+    this.goneListeners.push(listener);
+  }
+
+  private letGo(): void {
+    this.textSide = null;
+    this.loadedWish = null;
+    this.failure = null;
+    for (const listener of this.goneListeners) listener();
+  }
 
   /** Text side of the loaded model; null while there is none, or its load is not over. */
   get text(): TextSource | null {
@@ -100,10 +114,8 @@ export class ModelSlot {
     this.gate.close(LOADING);
     if (!wish.force) await Promise.race([this.gate.empty(), cancel.promise]);
     // Until here the old model is whole, and stays.
-    if (this.current?.cancelled === true) throw new EngineError(CANCELLED);
-    this.textSide = null;
-    this.loadedWish = null;
-    this.failure = null;
+    if (this.isCancelled()) throw new EngineError(CANCELLED);
+    this.letGo();
     try {
       const model = await engine.load(wish.spec, (progress) => {
         this.progress = progress;
@@ -112,6 +124,11 @@ export class ModelSlot {
       this.progress = { ...STILL, phase: "warmup", detail: "reading the tokenizer" };
       const text = await this.readText(model);
       if (wish.warmup) await warmUp(engine, text, log);
+      // Too late for the engine to hear of it.
+      if (this.isCancelled()) {
+        await engine.unload();
+        throw new EngineError({ kind: "load_cancelled", message: "the load was cancelled" });
+      }
       this.textSide = text;
       this.loadedWish = wish;
       return model;
@@ -120,6 +137,10 @@ export class ModelSlot {
       this.failure = { kind: error instanceof EngineError ? error.kind : "load", message: reason };
       throw error;
     }
+  }
+
+  private isCancelled(): boolean {
+    return this.current?.cancelled === true;
   }
 
   /** A model whose text files cannot be read is of no use: it goes. */
@@ -157,9 +178,7 @@ export class ModelSlot {
   private async release(force: boolean): Promise<void> {
     this.gate.close("the model is being unloaded");
     if (!force) await this.gate.empty();
-    this.textSide = null;
-    this.loadedWish = null;
-    this.failure = null;
+    this.letGo();
     await this.parts.engine.unload();
   }
 }

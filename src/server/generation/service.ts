@@ -34,7 +34,7 @@ export interface ServiceParts {
   readonly text: () => TextSource | null;
   readonly options: ServerOptions;
   /** Closed while the model changes; absent: it never does. */
-  readonly gate?: Gate;
+  readonly gate?: Gate | undefined;
   readonly telemetry?: Telemetry;
 }
 

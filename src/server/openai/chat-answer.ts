@@ -107,11 +107,10 @@ export class ChatChunks {
   }
 
   private chunk(choices: readonly object[], extra: object = {}): object {
-    return {
-      ...head(this.context, "chat.completion.chunk"),
-      choices,
-      ...(this.context.delivery.includeUsage && { usage: null }),
-      ...extra,
-    };
+    // Filled in place: each token makes one.
+    const chunk: Record<string, unknown> = head(this.context, "chat.completion.chunk");
+    chunk.choices = choices;
+    if (this.context.delivery.includeUsage) chunk.usage = null;
+    return Object.assign(chunk, extra);
   }
 }

@@ -58,15 +58,19 @@ export class RoundLog {
     return Math.round(performance.now() - this.startedAt);
   }
 
-  record(round: Omit<RoundRecord, "seq" | "t">): RoundRecord {
-    const record = { ...round, seq: this.seq, t: this.now() };
-    this.ring[this.seq % KEPT_MAX] = record;
-    this.seq += 1;
-    this.count(round);
-    return record;
+  /** Number of the next round. */
+  get next(): number {
+    return this.seq;
   }
 
-  private count({ drafted, accepted, committed, source }: Omit<RoundRecord, "seq" | "t">): void {
+  /** @param round whole, with `next` and `now`: each token passes here, and copies would show */
+  record(round: RoundRecord): void {
+    this.ring[this.seq % KEPT_MAX] = round;
+    this.seq += 1;
+    this.count(round);
+  }
+
+  private count({ drafted, accepted, committed, source }: RoundRecord): void {
     this.committed += committed;
     this.drafted += drafted;
     this.accepted += accepted;

@@ -3,7 +3,7 @@
  * is held back, reordered or changed, and each event costs a few additions.
  */
 import type { EventSource, GenerateEvent } from "../../engine/client.ts";
-import type { RequestStats, RoundInfo, TokenEvent } from "../../engine/protocol.ts";
+import type { ModelInfo, RequestStats, RoundInfo, TokenEvent } from "../../engine/protocol.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
 import { listened } from "./listened.ts";
@@ -18,7 +18,7 @@ interface SourceCounters {
 
 export class RequestWatch {
   private readonly startedAt = performance.now();
-  private readonly labels: { readonly model: string; readonly mode: string };
+  private readonly labels: { readonly model: string; readonly mode: ModelInfo["mode"] };
   private outcome: Outcome | null = null;
   private reasoningTokens = 0;
   private started = false;
@@ -41,12 +41,19 @@ export class RequestWatch {
     const bySource = new Map<RoundInfo["source"], SourceCounters>();
     const row = job.rows.findIndex(({ request }) => request.id === id);
     let round = 0;
+    const req = job.id;
+    const { mode } = labels;
     const tokens = ({ ids, round: info }: Omit<TokenEvent, "id">) => {
       if (info === null) return;
       const { source, drafted, accepted, cap, ms } = info;
       const R = telemetry.rows.running;
-      const facts = { req: job.id, mode: job.model.mode, i: round++, drafted, accepted, committed: ids.length };
-      const record = telemetry.rounds.record({ ...facts, cap, source, ms, row, R });
+      const { rounds } = telemetry;
+      const committed = ids.length;
+      const i = round++;
+      const seq = rounds.next;
+      const t = rounds.now();
+      const record = { req, mode, i, drafted, accepted, committed, cap, source, ms, row, R, seq, t };
+      rounds.record(record);
       gap.observe(ms / 1000 / Math.max(1, ids.length), ids.length);
       const counters = bySource.get(source) ?? this.countersOf(source);
       bySource.set(source, counters);
