@@ -84,6 +84,7 @@ export class ScriptedEngine implements EngineClient {
   /** What `load` does; the default is ready at once. */
   loading: (onProgress: (progress: LoadProgress) => void) => Promise<ModelInfo>;
   private readonly stop = new AbortController();
+  private failure: WireError | null = null;
 
   constructor(
     private readonly script: (request: GenerateRequest) => Script,
@@ -146,6 +147,7 @@ export class ScriptedEngine implements EngineClient {
       yield { type: "prefill", processed: request.promptIds.length, total: request.promptIds.length };
       while (reason === null) {
         if (script.stepMs !== undefined) await sleep(script.stepMs, ended);
+        if (this.failure !== null) throw new EngineError(this.failure);
         if (ended.aborted) {
           reason = "cancelled";
           break;
@@ -172,6 +174,11 @@ export class ScriptedEngine implements EngineClient {
       this.active -= 1;
       if (reason === null || reason === "cancelled") this.cancelled.push(request.id);
     }
+  }
+
+  /** Every row that runs fails at its next step, as when the model goes. */
+  fail(error: WireError): void {
+    this.failure = error;
   }
 
   /** Every token is what plain decoding would have chosen, unless `replays` says otherwise. */
