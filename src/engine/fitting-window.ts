@@ -34,3 +34,20 @@ export function fittingWindow({ resident, kvBytesPerToken, rows }: Resident, wor
   const steps = kvBytesPerToken > 0 ? Math.floor(free / kvBytesPerToken / STEP_TOKENS) : Number.POSITIVE_INFINITY;
   return Math.max(1, steps) * STEP_TOKENS;
 }
+
+/** A note when a full context would not fit beside the model; null when it would. */
+export function contextNote(resident: Resident, windowTokens: number, workingSet: number): string | null {
+  const gb = (bytes: number) => `${(bytes / 1e9).toFixed(1)} GB`;
+  const state = windowTokens * resident.kvBytesPerToken;
+  if (resident.resident + state <= BUDGET_SHARE * workingSet) return null;
+  const free = BUDGET_SHARE * workingSet - resident.resident;
+  const fits = Math.floor(free / resident.kvBytesPerToken / STEP_TOKENS) * STEP_TOKENS;
+  const help =
+    fits >= STEP_TOKENS
+      ? `a context window of ${fits} fits`
+      : "no useful context fits: take a smaller model or quantization";
+  return (
+    `a full context of ${windowTokens} tokens takes ${gb(state)} beside ${gb(resident.resident)} of weights, ` +
+    `more than this machine's ${gb(workingSet)} hold; ${help}`
+  );
+}

@@ -21,7 +21,7 @@ import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
 import { keptBandwidth } from "./bandwidth.ts";
 import { downloadNumbers, downloadText } from "./download-progress.ts";
-import { fittingWindow, workingSetBytes } from "./fitting-window.ts";
+import { contextNote, fittingWindow, workingSetBytes } from "./fitting-window.ts";
 import { expertsOf, footprint } from "./footprint.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
 import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo, WeightFootprint } from "./protocol.ts";
@@ -130,6 +130,7 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
       ? fittingWindow({ resident, kvBytesPerToken, rows: spec.maxBatch }, workingSetBytes())
       : spec.contextWindow;
   const window = Math.min(own, wanted ?? own);
+  const tight = contextNote({ resident, kvBytesPerToken, rows: 1 }, window, workingSetBytes());
   return {
     id: shownName(found, spec.model),
     requested: spec.model,
@@ -149,7 +150,7 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
     kvBytesPerToken,
     backend,
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
-    notes: [...notes, ...target.notes],
+    notes: [...notes, ...target.notes, ...(tight === null ? [] : [tight])],
   };
 }
 

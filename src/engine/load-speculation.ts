@@ -207,10 +207,13 @@ async function measuredCurves(
       kvBits: spec.kvBits === 0 ? null : spec.kvBits,
       tags: [],
     });
+    if (keptBandwidth(cacheRoot()) === null) {
+      report("warmup", "measuring the memory of this machine (once)");
+      measureBandwidth(cacheRoot());
+    }
     const kept = store.load(key);
     if (kept !== null) return new CostCurves(costsOf(kept));
     report("warmup", "measuring what drafts cost on this machine (once)");
-    if (keptBandwidth(cacheRoot()) === null) measureBandwidth(cacheRoot());
     const maxCap = pair.drafter?.maxDraft ?? LOOKUP_CAP;
     const maxBatch = Math.max(spec.maxBatch, Math.ceil(ROWS_MEASURED_MIN / (maxCap + 1)));
     const plan = calibrationPlan({ maxCap, maxBatch, wholeBlock: pair.drafter?.kind !== "dspark", depths: [] });

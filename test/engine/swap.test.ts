@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type EngineClient, EngineError } from "../../src/engine/client.ts";
 import { nativeFolder } from "../../src/engine/embedded/files.ts";
-import { fittingWindow } from "../../src/engine/fitting-window.ts";
+import { contextNote, fittingWindow } from "../../src/engine/fitting-window.ts";
 import { DEFAULT_SPECULATION, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { spawnEngine } from "../../src/engine/spawn.ts";
 import { goldenRoot } from "../support/golden.ts";
@@ -156,6 +156,14 @@ test("an examination touches nothing: names that mean nothing, foreign code, mis
 test("a name that means nothing is a refusal when it is loaded, too", async () => {
   const engine = spawn();
   expect((await rejection(engine.load(spec({ model: "no-such-name" })))).kind).toBe("load_refused");
+});
+
+test("a context that would not fit is said, with one that does", () => {
+  const gb = 1e9;
+  const model = { resident: 8 * gb, kvBytesPerToken: 65536, rows: 1 };
+  expect(contextNote(model, 32_768, 20 * gb)).toBeNull();
+  expect(contextNote(model, 262_144, 20 * gb)).toContain("a context window of 147456 fits");
+  expect(contextNote({ ...model, resident: 19 * gb }, 8192, 20 * gb)).toContain("no useful context fits");
 });
 
 test("the window that fits is a multiple of 8192 and never below it", () => {
