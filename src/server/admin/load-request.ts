@@ -20,34 +20,39 @@ const oneOf = <const T extends readonly (string | number)[]>(values: T, words: s
     ),
   );
 
-export const loadBodySchema = t.Object({
-  model: t.Optional(t.String()),
-  mode: oneOf(MODES, `one of ${MODES.join(", ")}`),
-  drafter: t.Optional(t.String({ minLength: 1 })),
-  max_draft: t.Optional(
-    t.Union([t.Integer({ minimum: -1, maximum: 1024 }), t.Literal("auto")], { "x-must-be": "an integer or 'auto'" }),
-  ),
-  lookup_drafts: boolean(),
-  lookup_long_draft: t.Optional(t.Integer({ minimum: 0, maximum: 1024, "x-must-be": "a non-negative integer" })),
-  confidence_threshold: t.Optional(t.Number({ minimum: 0, maximum: 1, "x-must-be": "a number in [0, 1]" })),
-  drafter_bits: oneOf(DRAFTER_BITS, `one of ${DRAFTER_BITS.join(", ")} (0 keeps the file's)`),
-  drafter_window: t.Optional(t.Integer({ minimum: 0, maximum: 1e9, "x-must-be": "a non-negative integer (0 = all)" })),
-  context_window: t.Optional(
-    t.Union([t.Literal(0), t.Integer({ minimum: 1024, maximum: 10_000_000 }), t.Literal("auto")], {
-      "x-must-be": "an integer token count >= 1024, or 0 for the model's own, or 'auto' for what fits",
-    }),
-  ),
-  kv_bits: oneOf([0, 4, 8], "0 (full precision), 4, or 8"),
-  enable_thinking: boolean(),
-  reasoning_effort: oneOf(EFFORTS, `one of ${EFFORTS.join(", ")}`),
-  warmup: boolean(),
-  force: boolean(),
-  small_m: boolean(),
-  sdpa_split: boolean(),
-  multirow_attn: boolean(),
-  memory_guard: boolean(),
-  cpu_split: t.Optional(t.Number({ minimum: 0, exclusiveMaximum: 1, "x-must-be": "a number in [0, 1)" })),
-});
+export const loadBodySchema = t.Object(
+  {
+    model: t.Optional(t.String()),
+    mode: oneOf(MODES, `one of ${MODES.join(", ")}`),
+    drafter: t.Optional(t.String({ minLength: 1 })),
+    max_draft: t.Optional(
+      t.Union([t.Integer({ minimum: -1, maximum: 1024 }), t.Literal("auto")], { "x-must-be": "an integer or 'auto'" }),
+    ),
+    lookup_drafts: boolean(),
+    lookup_long_draft: t.Optional(t.Integer({ minimum: 0, maximum: 1024, "x-must-be": "a non-negative integer" })),
+    confidence_threshold: t.Optional(t.Number({ minimum: 0, maximum: 1, "x-must-be": "a number in [0, 1]" })),
+    drafter_bits: oneOf(DRAFTER_BITS, `one of ${DRAFTER_BITS.join(", ")} (0 keeps the file's)`),
+    drafter_window: t.Optional(
+      t.Integer({ minimum: 0, maximum: 1e9, "x-must-be": "a non-negative integer (0 = all)" }),
+    ),
+    context_window: t.Optional(
+      t.Union([t.Literal(0), t.Integer({ minimum: 1024, maximum: 10_000_000 }), t.Literal("auto")], {
+        "x-must-be": "an integer token count >= 1024, or 0 for the model's own, or 'auto' for what fits",
+      }),
+    ),
+    kv_bits: oneOf([0, 4, 8], "0 (full precision), 4, or 8"),
+    enable_thinking: boolean(),
+    reasoning_effort: oneOf(EFFORTS, `one of ${EFFORTS.join(", ")}`),
+    warmup: boolean(),
+    force: boolean(),
+    small_m: boolean(),
+    sdpa_split: boolean(),
+    multirow_attn: boolean(),
+    memory_guard: boolean(),
+    cpu_split: t.Optional(t.Number({ minimum: 0, exclusiveMaximum: 1, "x-must-be": "a number in [0, 1)" })),
+  },
+  { additionalProperties: true },
+);
 
 export type LoadBody = Static<typeof loadBodySchema>;
 

@@ -35,8 +35,9 @@ export interface AdminParts extends AdminSetup {
 export const ADMIN_GET_PATHS = ["/admin/status", "/admin/models", "/admin/integrations"] as const;
 export const ADMIN_POST_PATHS = ["/admin/load", "/admin/load/cancel", "/admin/unload"] as const;
 
-const cancelSchema = t.Object({ cleanup: t.Optional(t.Boolean({ "x-must-be": "a boolean (true or false)" })) });
-const unloadSchema = t.Object({ force: t.Optional(t.Boolean({ "x-must-be": "a boolean (true or false)" })) });
+const flag = () => t.Optional(t.Boolean({ "x-must-be": "a boolean (true or false)" }));
+const cancelSchema = t.Object({ cleanup: flag() }, { additionalProperties: true });
+const unloadSchema = t.Object({ force: flag() }, { additionalProperties: true });
 
 export function adminRoutes(parts: AdminParts) {
   const { slot, service, options, facts, catalogue } = parts;
