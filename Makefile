@@ -18,12 +18,12 @@ MACOS_NATIVE := build/stamps/native-macos
 MACOS_EXECUTABLE := dist/macos-arm64/mlx-dspark
 
 SHIM_SOURCES := $(wildcard shim/* shim/*/*)
-SETUP_SOURCES := $(wildcard tools/setup/*.ts)
+SETUP_SOURCES := $(filter-out tools/setup/clients.ts,$(wildcard tools/setup/*.ts))
 NATIVE_TOOLS := tools/build/native.ts tools/build/platform.ts
 PROGRAM_SOURCES := $(shell find src metal -type f 2>/dev/null)
 EXECUTABLE_TOOLS := tools/build/executable.ts tools/build/licenses.ts tools/build/platform.ts
 
-.PHONY: all build demo test check bench soak bindings test-native dist-macos clean
+.PHONY: all build demo test test-clients test-all clients check bench soak bindings test-native dist-macos clean
 
 all: build
 build: $(EXECUTABLE)
@@ -66,6 +66,17 @@ test-native: $(NATIVE)
 
 test: $(EXECUTABLE)
 	$(BUN) tools/build/test.ts check unit native e2e
+
+# Installs what is missing; what cannot be installed here is noted, and its tests are skipped with that reason.
+clients: $(NPM)
+	$(BUN) tools/setup/clients.ts
+
+# The real client programs against the executable.
+test-clients: $(EXECUTABLE) clients
+	$(BUN) tools/build/test.ts clients
+
+test-all: $(EXECUTABLE) clients
+	$(BUN) tools/build/test.ts check unit native e2e clients
 
 bench: $(NATIVE)
 	$(BUN) bench/run.ts

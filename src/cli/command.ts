@@ -1,10 +1,14 @@
-/** A command: its name and help, its flags, and what it does with them. citty holds the definition and the help page. */
+/** A command: its name and help, its flags and words, and what it does with them. citty prints the help page. */
 import { type CommandDef, defineCommand, renderUsage } from "citty";
-import { cittyArgs, type Flags, type FlagValues, parseFlags } from "./flags.ts";
+import { type CommandLine, cittyArgs, type LineShape, parseLine } from "./command-line.ts";
+import type { Flags, FlagValues } from "./flags.ts";
 import type { CliIo } from "./io.ts";
 
 export interface CliCommand {
   readonly name: string;
+  readonly description: string;
+  readonly flags: Flags;
+  readonly shape: LineShape;
   readonly citty: CommandDef;
   /** Parses argv (a usage error is thrown) and runs; resolves to the exit code. */
   run(argv: readonly string[], io: CliIo): Promise<number>;
@@ -14,15 +18,19 @@ export interface CliCommandDefinition<F extends Flags> {
   readonly name: string;
   readonly description: string;
   readonly flags: F;
-  readonly run: (flags: FlagValues<F>, io: CliIo) => Promise<number>;
+  readonly shape?: LineShape;
+  readonly run: (flags: FlagValues<F>, io: CliIo, line: CommandLine<F>) => Promise<number>;
 }
 
 export function defineCliCommand<F extends Flags>(definition: CliCommandDefinition<F>): CliCommand {
-  const { name, description, flags, run } = definition;
+  const { name, description, flags, shape = {}, run } = definition;
   return {
-    name,
-    citty: defineCommand({ meta: { name, description }, args: cittyArgs(flags) }),
-    run: (argv, io) => run(parseFlags(argv, flags), io),
+    ...{ name, description, flags, shape },
+    citty: defineCommand({ meta: { name, description }, args: cittyArgs(flags, shape) }),
+    run: (argv, io) => {
+      const line = parseLine(argv, flags, shape);
+      return run(line.flags, io, line);
+    },
   };
 }
 

@@ -4,7 +4,7 @@
  */
 import type { EngineClient } from "../engine/client.ts";
 import { endEngine } from "./end-engine.ts";
-import type { CliIo } from "./io.ts";
+import { type CliIo, STOP_SIGNALS } from "./io.ts";
 
 /** Exit code after Ctrl-C. */
 export const INTERRUPTED = 130;
@@ -20,7 +20,7 @@ export interface EngineSession {
 /** Runs `work` with an engine of its own; resolves to its exit code when the engine has ended. */
 export async function withEngine(io: CliIo, work: (session: EngineSession) => Promise<number>): Promise<number> {
   const interrupt = new AbortController();
-  const unlisten = io.onSignal(() => {
+  const unlisten = io.onSignal(STOP_SIGNALS, () => {
     if (interrupt.signal.aborted) io.exitNow(INTERRUPTED);
     interrupt.abort();
   });

@@ -6,7 +6,13 @@ import type { EngineClient } from "../engine/client.ts";
 import { EVIDENCE_LOGPROBS } from "../engine/lossless.ts";
 import { ChoiceCollector, type ChoiceEvent, type ChoiceResult } from "../server/generation/events.ts";
 import { reportBlock, usageOf } from "../server/generation/report.ts";
-import type { GenerationRequest, PromptSource } from "../server/generation/request.ts";
+import {
+  type GenerationRequest,
+  NO_REASONING,
+  NO_TOOLS,
+  type PromptSource,
+  type ReasoningWish,
+} from "../server/generation/request.ts";
 import { GenerationService, type RunningGeneration } from "../server/generation/service.ts";
 import { DEFAULT_SERVER_OPTIONS } from "../server/options.ts";
 import { defineCliCommand } from "./command.ts";
@@ -26,6 +32,8 @@ import {
 } from "./lossless-report.ts";
 import { chosenModel, kvBits, loadSpec, modelFlags } from "./model-flags.ts";
 import { readPrompt } from "./prompt.ts";
+import { thinkingFlags } from "./reply-flags.ts";
+import { Thoughts } from "./thoughts.ts";
 
 export const generateFlags = {
   prompt: textFlag({ help: "the prompt; - reads stdin, @FILE a file", hint: "TEXT" }),
@@ -42,6 +50,7 @@ export const generateFlags = {
   stream: switchFlag("print text as it comes; --no-stream prints at the end", true),
   json: switchFlag("one JSON object on stdout: text, token_ids, finish_reason, x_mlx_dspark"),
   "verify-lossless": switchFlag("afterwards read the answer again, a token at a time, and compare every choice"),
+  ...thinkingFlags,
   ...modelFlags,
 };
 
@@ -87,11 +96,16 @@ async function answer(request: GenerationRequest, parts: AnswerParts): Promise<n
   const service = new GenerationService({ engine, text: () => loaded.text, options });
   using running = await service.begin(request, signal);
   const streaming = flags.stream && !flags.json;
+  const thoughts = new Thoughts(io.stderr, io.env);
   const result = await collect(running, (event) => {
-    if (streaming && event.type === "text") io.stdout.write(event.text);
+    if (!streaming) return;
+    if (event.type === "reasoning") thoughts.write(event.text);
+    else thoughts.end();
+    if (event.type === "text") io.stdout.write(event.text);
   });
   if (result === null) return INTERRUPTED;
   if (!flags.json) {
+    if (!streaming) thoughts.whole(result.reasoning);
     io.stdout.write(streaming ? "\n" : `${result.text}\n`);
     io.stderr.write(footer(result.stats, result.completionTokens));
   }
@@ -131,6 +145,7 @@ async function collect(
 function jsonAnswer(running: RunningGeneration, result: ChoiceResult, verdict: LosslessVerdict | null) {
   return {
     text: result.text,
+    ...(result.reasoning !== "" && { reasoning: result.reasoning }),
     token_ids: result.tokens.map((token) => token.id),
     finish_reason: result.reason,
     x_mlx_dspark: reportBlock(running.job.id, usageOf(running.job, [result]), [result]),
@@ -157,6 +172,20 @@ function generationRequest(flags: GenerateFlags, prompt: string): GenerationRequ
     ignoreEos: false,
     topLogprobs: flags["verify-lossless"] ? EVIDENCE_LOGPROBS : null,
     priority: 0,
+    toolPolicy: NO_TOOLS,
+    reasoning: reasoningWish(flags),
+    format: null,
+    formatParam: "response_format",
+  };
+}
+
+function reasoningWish(flags: GenerateFlags): ReasoningWish {
+  // A bare text has no template that could be asked.
+  if (!flags["chat-template"]) return NO_REASONING;
+  return {
+    thinking: flags.thinking ? undefined : false,
+    effort: flags["reasoning-effort"] ?? undefined,
+    split: true,
   };
 }
 

@@ -17,10 +17,12 @@ export const modelsCommand = defineCliCommand({
   description: "List known models, their drafters, and what is on this machine",
   flags: { json: switchFlag("one JSON object on stdout") },
   run: async (flags, io) => {
+    if (flags.json) {
+      io.stdout.write(`${JSON.stringify(await modelsBody(io), null, 1)}\n`);
+      return 0;
+    }
     const rows = await catalogue(io.env, embeddedSizes);
-    const installed = await installedModels(io.env);
-    if (flags.json) io.stdout.write(`${JSON.stringify(modelsJson(rows, installed, io), null, 1)}\n`);
-    else io.stdout.write(`${tableLines(rows, installed).join("\n")}\n`);
+    io.stdout.write(`${tableLines(rows, await installedModels(io.env)).join("\n")}\n`);
     return 0;
   },
 });
@@ -72,8 +74,10 @@ function diskText(row: RegistryRow, { targetBytes, drafterBytes, ready }: Omit<C
   return ready ? total : `${total}, without the drafter`;
 }
 
-/** As `/admin/models` (admin-metrics.md §7). Bandwidth is not measured by this command. */
-function modelsJson(rows: readonly CatalogueRow[], installed: readonly InstalledModel[], io: CliIo) {
+/** As `/admin/models` (admin-metrics.md §7), which adds what only a server knows: the loaded model and the bandwidth. */
+export async function modelsBody(io: Pick<CliIo, "env">) {
+  const rows = await catalogue(io.env, embeddedSizes);
+  const installed = await installedModels(io.env);
   const disk = installed.filter(({ source }) => source === "cache").reduce((sum, { bytes }) => sum + bytes, 0);
   return {
     models: rows.map(rowJson),

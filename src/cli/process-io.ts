@@ -1,15 +1,15 @@
 /** The real outside: this process's streams, environment and signals, the engine's thread and the text files. */
+import { isatty } from "node:tty";
 import packageFile from "../../package.json" with { type: "json" };
 import { nativeFolder } from "../engine/embedded/files.ts";
+import { embedded } from "../engine/embedded/manifest.ts";
 import { spawnEngine } from "../engine/spawn.ts";
 import { textSource } from "../server/generation/text-source.ts";
 import { TextModel } from "../text/index.ts";
-import type { CliIo, StopSignal, TextOutput } from "./io.ts";
+import type { CliIo, TextOutput } from "./io.ts";
 
 /** Width where the terminal does not say. */
 const DEFAULT_COLUMNS = 80;
-
-const SIGNALS: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
 
 export function processIo(): CliIo {
   endOnBrokenPipe(process.stdout);
@@ -20,12 +20,15 @@ export function processIo(): CliIo {
     readStdin: () => Bun.stdin.text(),
     env: process.env,
     version: packageFile.version,
+    self: embedded === null ? [process.execPath, Bun.main] : [process.execPath],
+    interactive: isatty(0),
     spawnEngine: () => spawnEngine(nativeFolder()),
     loadText: async (dir) => textSource(await TextModel.load(dir), (line) => stderr.write(`${line}\n`)),
-    onSignal: (handler) => {
-      for (const signal of SIGNALS) process.on(signal, handler);
+    onSignal: (names, handler) => {
+      const listeners = names.map((name) => [name, () => handler(name)] as const);
+      for (const [name, listener] of listeners) process.on(name, listener);
       return () => {
-        for (const signal of SIGNALS) process.off(signal, handler);
+        for (const [name, listener] of listeners) process.off(name, listener);
       };
     },
     exitNow: (code) => process.exit(code),

@@ -6,15 +6,32 @@ import { type CommandDef, defineCommand } from "citty";
 import { EngineError } from "../engine/client.ts";
 import { RequestError } from "../server/errors.ts";
 import { benchmarkCommand } from "./benchmark/command.ts";
+import { claudeCommand } from "./clients/claude.ts";
+import { launchCommand } from "./clients/launch.ts";
 import { type CliCommand, helpText } from "./command.ts";
+import { completionsCommand } from "./completions.ts";
+import { doctorCommand } from "./doctor.ts";
 import { CliError, usageError } from "./errors.ts";
 import { generateCommand } from "./generate.ts";
 import { type CliIo, say } from "./io.ts";
 import { modelsCommand } from "./models.ts";
 import { nearest } from "./nearest.ts";
+import { pullCommand } from "./pull.ts";
 import { serveCommand } from "./serve.ts";
+import { versionCommand } from "./version.ts";
 
-const COMMANDS: readonly CliCommand[] = [serveCommand, generateCommand, benchmarkCommand, modelsCommand];
+const COMMANDS: readonly CliCommand[] = [
+  serveCommand,
+  claudeCommand,
+  launchCommand,
+  generateCommand,
+  benchmarkCommand,
+  modelsCommand,
+  pullCommand,
+  doctorCommand,
+  versionCommand,
+  completionsCommand(() => COMMANDS),
+];
 
 /** Runs one command line (without program and script) and resolves to the exit code; it never throws. */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
@@ -33,19 +50,23 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
     io.stdout.write(await helpText(root, null, io));
     return 0;
   }
-  if (first === "--version") {
-    io.stdout.write(`mlx-dspark ${io.version}\n`);
-    return 0;
-  }
-  // The old flat form: flags alone mean `generate`.
-  const command = first.startsWith("-") ? generateCommand : COMMANDS.find(({ name }) => name === first);
+  if (first === "--version") return versionCommand.run(others, io);
+  const flat = first.startsWith("-");
+  const command = flat ? generateCommand : COMMANDS.find(({ name }) => name === first);
   if (command === undefined) throw usageError(unknownCommand(first));
-  const rest = first.startsWith("-") ? argv : others;
-  if (rest.includes("-h") || rest.includes("--help")) {
+  const rest = flat ? argv : others;
+  if (asksForHelp(rest)) {
     io.stdout.write(await helpText(command.citty, root, io));
     return 0;
   }
+  if (flat) say(io, "note: flags without a command are deprecated: write 'mlx-dspark generate …'");
   return command.run(rest, io);
+}
+
+/** What stands behind `--` is for another program. */
+function asksForHelp(words: readonly string[]): boolean {
+  const end = words.indexOf("--");
+  return words.slice(0, end === -1 ? undefined : end).some((word) => word === "-h" || word === "--help");
 }
 
 function rootCommand(io: CliIo): CommandDef {

@@ -2,6 +2,7 @@
 import type { ModelInfo } from "../engine/protocol.ts";
 import type { RunningServer } from "../server/listen.ts";
 import type { ServerOptions } from "../server/options.ts";
+import { USUAL_URL } from "./clients/server-for-client.ts";
 import { size } from "./progress.ts";
 
 export function listeningLines(server: RunningServer, options: ServerOptions, model: string | null): string[] {
@@ -10,6 +11,11 @@ export function listeningLines(server: RunningServer, options: ServerOptions, mo
     `mlx-dspark ${options.version} listening on ${server.url}/v1 (${auth}); state: ${server.url}/health`,
     model === null ? "no model: started with --no-model" : `loading ${model} …`,
   ];
+}
+
+/** The usual address is found without being named. */
+function claudeUrl({ url }: RunningServer): string {
+  return url === USUAL_URL ? "" : ` --url ${url}`;
 }
 
 function drafterText({ mode, drafter, drafting }: ModelInfo): string {
@@ -39,6 +45,7 @@ export function readyLines(model: ModelInfo, server: RunningServer, options: Ser
     ["batching", `${options.maxBatch} at a time, ${options.maxQueue} waiting`],
     ["sampling", `temperature ${temperature ?? 0}, top_p ${topP ?? 1}, top_k ${topK ?? 0}`],
     ["url", `${server.url}/v1`],
+    ["claude", `mlx-dspark claude${claudeUrl(server)}, or ANTHROPIC_BASE_URL=${server.url} (no /v1)`],
     ["try", `curl ${server.url}/v1/chat/completions${key} -d '${body}'`],
   ];
   return ["ready", ...rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`)];

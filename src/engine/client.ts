@@ -22,6 +22,15 @@ export type GenerateEvent =
   | ({ readonly type: "tokens" } & Omit<TokenEvent, "id">)
   | { readonly type: "done"; readonly reason: FinishReason; readonly stats: RequestStats };
 
+/** Events of one consumer, who takes them one by one or has them handed over. */
+export interface EventSource<T> extends AsyncIterableIterator<T> {
+  /**
+   * Hands every event over at the moment when it comes; to be called instead of iterating. Resolves after the last one,
+   * rejects with the source's error or with what `sink` throws, which also leaves the source.
+   */
+  each?(sink: (event: T) => void): Promise<void>;
+}
+
 /** State of the engine's model, for `/health` and for refusing requests early. */
 export type EngineStatus =
   | { readonly state: "no_model" }
@@ -31,13 +40,25 @@ export type EngineStatus =
 
 export interface EngineClient {
   readonly status: EngineStatus;
-  /** Loads a model; progress is seen through `status` and `onProgress`. Rejects with `EngineError`. */
+  /**
+   * Judges a load without touching what is loaded: names that mean nothing, models that must not be loaded. What would
+   * have to be downloaded is judged when it is there. Rejects with `EngineError` `load_refused`.
+   */
+  examine(spec: LoadSpec): Promise<void>;
+  /**
+   * Loads a model; progress is seen through `status` and `onProgress`. Whatever was loaded is freed first, and rows that
+   * still run fail. Rejects with `EngineError`; then nothing is loaded.
+   */
   load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo>;
+  /** Ends a running load, which then rejects with `load_cancelled`. `cleanup` also deletes what was half downloaded. */
+  cancelLoad(cleanup: boolean): void;
+  /** Frees the model; rows that still run fail. Harmless without one. Rejects with `EngineError` during a load. */
+  unload(): Promise<void>;
   /**
    * Runs one request. The iterator ends after `done`; leaving it early (break, return, throw) cancels the row at the
    * next step. `signal` cancels too, also while the request is queued or in prefill.
    */
-  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent>;
+  generate(request: GenerateRequest, signal?: AbortSignal): EventSource<GenerateEvent>;
   /** Reads a committed text again, one token a forward. Rejects with `EngineError`, also when `signal` ends it. */
   replay(request: ReplayRequest, signal?: AbortSignal): Promise<ReplayReport>;
   stats(): Promise<EngineStats>;

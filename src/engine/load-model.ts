@@ -7,21 +7,29 @@ import { kvStates } from "../cache/state-factory.ts";
 import { readModelConfig } from "../checkpoint/config-json.ts";
 import { resolveQuantization } from "../checkpoint/quantization.ts";
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
+import { openCheckpoint } from "../checkpoint/safetensors-set.ts";
 import { vocabularySize } from "../checkpoint/vocabulary.ts";
 import type { Speculator } from "../decoding/speculator.ts";
+import type { Drafter } from "../drafters/drafter.ts";
 import { cacheRoot } from "../hub/cache-root.ts";
 import type { CheckpointPreview } from "../hub/download.ts";
 import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
-import type { DownloadProgress } from "../hub/progress.ts";
 import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
+import { mlxVersion } from "../mlx/native.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
+import { keptBandwidth } from "./bandwidth.ts";
+import { downloadNumbers, downloadText } from "./download-progress.ts";
+import { contextNote, fittingWindow, workingSetBytes } from "./fitting-window.ts";
+import { expertsOf, footprint } from "./footprint.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
-import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
+import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo, WeightFootprint } from "./protocol.ts";
 
 export interface LoadContext {
   readonly onProgress: (progress: LoadProgress) => void;
+  /** After each piece of the weights: reading them keeps the thread to itself, but for what is done here. */
+  readonly onTensor?: () => void;
   readonly signal: AbortSignal;
   /** Path of the GGUF that is shipped with the program; null: not in this build. */
   readonly embedded: (id: string) => Promise<string> | null;
@@ -67,9 +75,13 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
   const compute = chooseCompute(process.env);
   const target = loadTarget(dir, compute.compute, {
     dtype: compute.dtype,
-    onBytes: (done, total) =>
-      report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total }),
+    onBytes: (done, total) => {
+      report("load", `loading ${basename(dir)}`, { fraction: done / total, bytesDone: done, bytesTotal: total });
+      context.onTensor?.();
+      context.signal.throwIfAborted();
+    },
   });
+  let drafter: Drafter | null = null;
   try {
     const vocab = Math.min(vocabularySize(dir) ?? target.model.vocabSize, target.model.vocabSize);
     const speculation = await loadSpeculation({
@@ -83,9 +95,11 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
       report,
       note: (text) => notes.push(text),
     });
+    drafter = speculation.speculator?.drafter ?? null;
     const info = describe({ target, speculation, backend: compute.description, spec, found, dir, vocab, notes });
     return { target, speculator: speculation.speculator, info, vocab };
   } catch (error) {
+    drafter?.dispose();
     target.model.dispose();
     throw error;
   }
@@ -107,8 +121,16 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
   const { model } = target;
   // States are made per request; what they refuse is refused here, once.
   for (const state of model.newStates(kvStates(spec.kvBits, target.stateLayout), 1)) state.dispose();
-  const window = Math.min(model.maxPositions ?? UNKNOWN_WINDOW, spec.contextWindow ?? Number.POSITIVE_INFINITY);
   const kvBits = spec.kvBits === 0 ? 32 : spec.kvBits;
+  const kvBytesPerToken = (model.kvValuesPerToken * kvBits) / 8;
+  const own = model.maxPositions ?? UNKNOWN_WINDOW;
+  const resident = target.weightBytes + (speculation.speculator?.drafter?.bytes ?? 0);
+  const wanted =
+    spec.contextWindow === "auto"
+      ? fittingWindow({ resident, kvBytesPerToken, rows: spec.maxBatch }, workingSetBytes())
+      : spec.contextWindow;
+  const window = Math.min(own, wanted ?? own);
+  const tight = contextNote({ resident, kvBytesPerToken, rows: 1 }, window, workingSetBytes());
   return {
     id: shownName(found, spec.model),
     requested: spec.model,
@@ -122,11 +144,20 @@ function describe({ target, speculation, backend, spec, found, dir, vocab, notes
     eosIds: target.eosIds,
     samplingDefaults: target.samplingDefaults,
     weightBytes: target.weightBytes,
-    kvBytesPerToken: (model.kvValuesPerToken * kvBits) / 8,
+    footprint: footprintOf(dir, target.weightBytes),
+    bandwidth: keptBandwidth(cacheRoot()),
+    mlx: mlxVersion(),
+    kvBytesPerToken,
     backend,
     quantization: target.quantization === null ? null : quantizationText(target.quantization),
-    notes: [...notes, ...target.notes],
+    notes: [...notes, ...target.notes, ...(tight === null ? [] : [tight])],
   };
+}
+
+function footprintOf(dir: string, residentBytes: number): WeightFootprint {
+  const { tensors } = openCheckpoint(dir);
+  const sizes = [...tensors].map(([name, { bytes }]) => [name, bytes] as const);
+  return footprint(sizes, expertsOf(readModelConfig(dir).config), residentBytes);
 }
 
 function draftingInfo(speculator: Speculator, { speculation }: LoadSpec): DraftingInfo {
@@ -152,7 +183,7 @@ function draftingInfo(speculator: Speculator, { speculation }: LoadSpec): Drafti
 }
 
 /** Refuses what would be refused at load before any weight is fetched. */
-function judge(preview: CheckpointPreview): void {
+export function judge(preview: CheckpointPreview): void {
   if (preview.dir === null) return;
   const { config } = readModelConfig(preview.dir);
   checkRemoteCode(preview.dir, config, isOurModelType);
@@ -184,18 +215,4 @@ function shownName(found: ResolvedModel, requested: string): string {
 
 function quantizationText({ bits, groupSize, mode }: { bits: number; groupSize: number; mode: string }): string {
   return mode === "affine" ? `${bits}-bit, groups of ${groupSize}` : mode;
-}
-
-function downloadText(progress: DownloadProgress): string {
-  return `downloading ${progress.repo} (${progress.files_done} of ${progress.files_total} files)`;
-}
-
-function downloadNumbers(progress: DownloadProgress): Partial<LoadProgress> {
-  const { bytes_done, bytes_total, bytes_per_s } = progress;
-  return {
-    fraction: bytes_total > 0 ? bytes_done / bytes_total : null,
-    bytesDone: bytes_done,
-    bytesTotal: bytes_total,
-    bytesPerSecond: bytes_per_s,
-  };
 }

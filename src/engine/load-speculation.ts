@@ -22,6 +22,8 @@ import { resolveModel } from "../hub/resolve.ts";
 import { device, mlxVersion } from "../mlx/native.ts";
 import type { LoadedTarget } from "../models/load.ts";
 import type { ComputeChoice } from "../nn/select.ts";
+import { keptBandwidth, measureBandwidth } from "./bandwidth.ts";
+import { downloadNumbers } from "./download-progress.ts";
 import { embeddedDrafterFolder } from "./embedded/files.ts";
 import type { LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
 
@@ -136,14 +138,8 @@ async function findDrafter(context: SpeculationContext): Promise<FoundDrafter | 
   const row = registryRowFor(context.targetName);
   const embedded = row === null || mode === "dflash" ? null : embeddedDrafterFolder(row.id);
   if (embedded !== null && row !== null) return { path: embedded, name: `${row.id}-dspark` };
-  const repo = row === null ? null : registeredDrafter(row, mode);
-  if (repo === null) {
-    if (mode === "auto") return null;
-    throw new HubError(
-      "not_found",
-      `no ${mode} drafter is known for ${context.targetName}: name one with --drafter, or use --mode auto or lookup`,
-    );
-  }
+  const repo = knownDrafter(context.targetName, mode);
+  if (repo === null) return null;
   try {
     return await fetchDrafter(context, repo);
   } catch (error) {
@@ -151,6 +147,20 @@ async function findDrafter(context: SpeculationContext): Promise<FoundDrafter | 
     context.note(`no drafter (${error.message}): drafting by lookup`);
     return null;
   }
+}
+
+/**
+ * The registry's drafter of a target; null in `auto` when it has none.
+ * @throws HubError `not_found` when the mode needs one
+ */
+export function knownDrafter(targetName: string, mode: LoadSpec["speculation"]["mode"]): string | null {
+  const row = registryRowFor(targetName);
+  const repo = row === null ? null : registeredDrafter(row, mode);
+  if (repo !== null || mode === "auto") return repo;
+  throw new HubError(
+    "not_found",
+    `no ${mode} drafter is known for ${targetName}: name one with --drafter, or use --mode auto or lookup`,
+  );
 }
 
 function registeredDrafter(row: RegistryRow, mode: LoadSpec["speculation"]["mode"]): string | null {
@@ -166,13 +176,7 @@ async function fetchDrafter(context: SpeculationContext, name: string): Promise<
     offline: spec.offline,
     signal,
     onNotice: context.note,
-    onProgress: ({ bytes_done, bytes_total, bytes_per_s, repo }) =>
-      report("download", `downloading the drafter ${repo}`, {
-        fraction: bytes_total > 0 ? bytes_done / bytes_total : null,
-        bytesDone: bytes_done,
-        bytesTotal: bytes_total,
-        bytesPerSecond: bytes_per_s,
-      }),
+    onProgress: (progress) => report("download", `downloading the drafter ${progress.repo}`, downloadNumbers(progress)),
   });
   const path = "dir" in found ? found.dir : found.file;
   return { path, name: basename(found.repo ?? path) };
@@ -203,6 +207,10 @@ async function measuredCurves(
       kvBits: spec.kvBits === 0 ? null : spec.kvBits,
       tags: [],
     });
+    if (keptBandwidth(cacheRoot()) === null) {
+      report("warmup", "measuring the memory of this machine (once)");
+      measureBandwidth(cacheRoot());
+    }
     const kept = store.load(key);
     if (kept !== null) return new CostCurves(costsOf(kept));
     report("warmup", "measuring what drafts cost on this machine (once)");

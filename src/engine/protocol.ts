@@ -92,8 +92,8 @@ export interface LoadSpec {
   readonly offline: boolean;
   /** Quantized KV cache: 0 keeps the activation dtype. */
   readonly kvBits: 0 | 4 | 8;
-  /** Upper limit of prompt + completion tokens; null: the model's own. */
-  readonly contextWindow: number | null;
+  /** Upper limit of prompt + completion tokens; null: the model's own; `auto`: of that, what fits into memory. */
+  readonly contextWindow: number | "auto" | null;
   /** CPU worker threads; null: all usable CPUs. */
   readonly threads: number | null;
   readonly speculation: SpeculationSpec;
@@ -101,6 +101,31 @@ export interface LoadSpec {
   readonly maxBatch: number;
   /** Requests that may wait; more are refused. */
   readonly maxQueue: number;
+}
+
+/** Bytes of a model's weights by how often a step reads them (memory.md §8). */
+export interface WeightFootprint {
+  readonly totalBytes: number;
+  /** Read by one decode step of one row. */
+  readonly activeBytes: number;
+  /** Of all routed experts. */
+  readonly expertBytes: number;
+  readonly embedBytes: number;
+  /** 0: not a mixture of experts. */
+  readonly experts: number;
+  /** null: not a mixture, or the config does not say. */
+  readonly expertsPerToken: number | null;
+  /** True when experts count whole because it is not known how many a token takes. */
+  readonly activeIsEstimate: boolean;
+}
+
+/** What was measured of this machine's memory. */
+export interface MeasuredBandwidth {
+  /** 1e9 bytes a second. */
+  readonly gbS: number;
+  /** ISO 8601. */
+  readonly measuredAt: string;
+  readonly method: string;
 }
 
 /** Facts of a loaded model, read from the model object, never from its name. */
@@ -125,6 +150,11 @@ export interface ModelInfo {
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
   /** Bytes of weights resident after load. */
   readonly weightBytes: number;
+  readonly footprint: WeightFootprint;
+  /** null: not measured yet on this machine. */
+  readonly bandwidth: MeasuredBandwidth | null;
+  /** Version of MLX. */
+  readonly mlx: string;
   /** Bytes of KV state that one token adds. */
   readonly kvBytesPerToken: number;
   /** "cpu" or "metal", and the numeric path, e.g. "cpu (stock, float32)". */
@@ -203,12 +233,27 @@ export interface RequestStats {
 
 /** An error that crosses the thread border. `kind` decides status and exit code. */
 export interface WireError {
-  readonly kind: "invalid_request" | "load" | "queue_full" | "not_ready" | "shutdown" | "cancelled" | "internal";
+  readonly kind:
+    | "invalid_request"
+    /** A load failed. */
+    | "load"
+    /** What was asked to be loaded is wrong or must not be loaded: asking again does not help. */
+    | "load_refused"
+    | "load_cancelled"
+    | "queue_full"
+    | "not_ready"
+    | "shutdown"
+    | "cancelled"
+    | "internal";
   readonly message: string;
 }
 
 export type ToEngine =
   | { readonly type: "load"; readonly spec: LoadSpec }
+  /** Honoured between two steps of a load: at the next byte of a download, the next tensor, the next measurement. */
+  | { readonly type: "cancel_load"; readonly cleanup: boolean }
+  /** Frees everything that the model has; rows that still run fail. */
+  | { readonly type: "unload" }
   | { readonly type: "generate"; readonly request: GenerateRequest }
   | { readonly type: "replay"; readonly request: ReplayRequest }
   | { readonly type: "cancel"; readonly id: string }
@@ -224,6 +269,20 @@ export interface LoadProgress {
   readonly bytesTotal: number | null;
   readonly bytesPerSecond: number | null;
   readonly detail: string;
+  /** In the phase of the same name. */
+  readonly download?: DownloadFacts;
+}
+
+export interface DownloadFacts {
+  readonly repo: string;
+  /** The file that got the last bytes. */
+  readonly file: string;
+  readonly filesDone: number;
+  readonly filesTotal: number;
+  /** null: the rate is not known yet. */
+  readonly etaSeconds: number | null;
+  /** Of the bytes done, those of an earlier attempt. */
+  readonly resumedBytes: number;
 }
 
 /** Counters of the engine thread, for tests, `/health` and `/metrics`. */
@@ -263,6 +322,7 @@ export type FromEngine =
   | { readonly type: "load_progress"; readonly progress: LoadProgress }
   | { readonly type: "loaded"; readonly model: ModelInfo }
   | { readonly type: "load_failed"; readonly error: WireError }
+  | { readonly type: "unloaded" }
   | { readonly type: "prefill"; readonly id: string; readonly processed: number; readonly total: number }
   /** All rows of one step together. */
   | { readonly type: "tokens"; readonly batch: readonly TokenEvent[] }

@@ -1,7 +1,8 @@
 /** Starts the engine thread and speaks `protocol.ts` with it: the EngineClient of the real program. */
 import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
-import { type EngineClient, EngineError, type EngineStatus, type GenerateEvent } from "./client.ts";
+import { type EngineClient, EngineError, type EngineStatus, type EventSource, type GenerateEvent } from "./client.ts";
 import { EventStream } from "./event-stream.ts";
+import { examineLoad } from "./examine.ts";
 import type {
   EngineStats,
   FromEngine,
@@ -62,6 +63,7 @@ class WorkerEngine implements EngineClient {
   private readonly replaying = new Map<string, PendingReplay>();
   private readonly statsWaiting = new Map<number, PendingStats>();
   private pendingLoad: PendingLoad | null = null;
+  private unloading: PromiseWithResolvers<void> | null = null;
   private statsSeq = 0;
   private ending = false;
   private readonly ended: Promise<void>;
@@ -95,8 +97,12 @@ class WorkerEngine implements EngineClient {
   private holdWhileBusy(): void {
     if (this.holdsProcess) return;
     const waits = this.running.size + this.replaying.size + this.statsWaiting.size > 0;
-    if (waits || this.pendingLoad !== null || this.ending) this.port.ref();
+    if (waits || this.pendingLoad !== null || this.unloading !== null || this.ending) this.port.ref();
     else this.port.unref();
+  }
+
+  examine(spec: LoadSpec): Promise<void> {
+    return examineLoad(spec);
   }
 
   load(spec: LoadSpec, onProgress?: (progress: LoadProgress) => void): Promise<ModelInfo> {
@@ -111,7 +117,24 @@ class WorkerEngine implements EngineClient {
     });
   }
 
-  generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
+  cancelLoad(cleanup: boolean): void {
+    if (this.pendingLoad !== null) this.send({ type: "cancel_load", cleanup });
+  }
+
+  unload(): Promise<void> {
+    if (this.gone !== null) return Promise.reject(new EngineError(this.gone));
+    if (this.pendingLoad !== null) {
+      return Promise.reject(new EngineError({ kind: "load", message: "a load is running: cancel it first" }));
+    }
+    this.status = { state: "no_model" };
+    if (this.unloading === null) {
+      this.unloading = Promise.withResolvers();
+      this.send({ type: "unload" });
+    }
+    return this.unloading.promise;
+  }
+
+  generate(request: GenerateRequest, signal?: AbortSignal): EventSource<GenerateEvent> {
     const cancel = () => this.send({ type: "cancel", id: request.id });
     const stream = new EventStream<GenerateEvent>(() => {
       this.forget(request.id);
@@ -186,6 +209,10 @@ class WorkerEngine implements EngineClient {
         this.pendingLoad?.reject(new EngineError(message.error));
         this.pendingLoad = null;
         return;
+      case "unloaded":
+        this.unloading?.resolve();
+        this.unloading = null;
+        return;
       case "prefill":
         this.running
           .get(message.id)
@@ -235,6 +262,8 @@ class WorkerEngine implements EngineClient {
     if (this.status.state !== "failed") this.status = { state: "failed", error: this.gone };
     this.pendingLoad?.reject(error);
     this.pendingLoad = null;
+    this.unloading?.reject(error);
+    this.unloading = null;
     for (const id of [...this.running.keys()]) this.endStream(id, error);
     for (const waiting of [...this.replaying.values(), ...this.statsWaiting.values()]) waiting.reject(error);
     this.replaying.clear();

@@ -3,10 +3,13 @@
  * the port between turns, so that a cancel or a new request is seen at the next step. Idle, it waits for messages.
  */
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { hubSettings } from "../hub/environment.ts";
+import { RepoCache } from "../hub/hf-cache.ts";
 import { liveArrays } from "../mlx/array.ts";
-import { activeBytes, cachedBytes, peakBytes, releaseMemory, setCacheLimit } from "../mlx/memory.ts";
+import { activeBytes, cachedBytes, peakBytes, releaseMemory, resetPeak, setCacheLimit } from "../mlx/memory.ts";
 import { openMlx } from "../mlx/native.ts";
 import { embeddedModelFile } from "./embedded/files.ts";
+import { loadError } from "./load-error.ts";
 import { loadModel, type ReadyModel } from "./load-model.ts";
 import type { FromEngine, LoadSpec, ToEngine, WireError } from "./protocol.ts";
 import { Replays } from "./replays.ts";
@@ -18,12 +21,21 @@ const CACHE_LIMIT_BYTES = 256 << 20;
 /** Idle time after which freed memory goes back to the system: clients that take turns do not pay for it. */
 const REST_AFTER_MS = 500;
 
+/** A load under way. */
+interface Loading {
+  readonly abort: AbortController;
+  /** Repository that is being fetched, or was: what a cancel with `cleanup` deletes the parts of. */
+  repo: string | null;
+  cleanup: boolean;
+}
+
 class EngineThread {
   private scheduler: Scheduler | null = null;
   private replays: Replays | null = null;
   private ready: ReadyModel | null = null;
-  private loading: AbortController | null = null;
+  private loading: Loading | null = null;
   private running = false;
+  private stopped = false;
   private stopping = false;
   private drainUntil = 0;
   private rest: NodeJS.Timeout | null = null;
@@ -49,9 +61,7 @@ class EngineThread {
     let worked = false;
     while (this.scheduler?.busy || this.replays?.busy) {
       worked = true;
-      for (let next = receiveMessageOnPort(this.port); next !== undefined; next = receiveMessageOnPort(this.port)) {
-        this.handle(next.message as ToEngine);
-      }
+      this.receive();
       if (this.stopping && performance.now() > this.drainUntil) break;
       if (this.scheduler?.busy) this.scheduler.turn();
       if (this.replays?.busy) {
@@ -78,6 +88,14 @@ class EngineThread {
       case "load":
         void this.load(message.spec);
         return;
+      case "cancel_load":
+        if (this.loading !== null) this.loading.cleanup = message.cleanup;
+        this.loading?.abort.abort(new Error("the load was cancelled"));
+        return;
+      case "unload":
+        this.unload({ kind: "not_ready", message: "the model was unloaded" });
+        this.post({ type: "unloaded" });
+        return;
       case "generate":
         if (this.stopping)
           this.refuse(message.request.id, { kind: "shutdown", message: "the server is shutting down" });
@@ -100,7 +118,7 @@ class EngineThread {
       case "shutdown":
         this.stopping = true;
         this.drainUntil = performance.now() + message.drainMs;
-        this.loading?.abort(new Error("the server is shutting down"));
+        this.loading?.abort.abort(new Error("the server is shutting down"));
         this.scheduler?.refuseWaiting({ kind: "shutdown", message: "the server is shutting down" });
         return;
     }
@@ -115,12 +133,18 @@ class EngineThread {
       this.post({ type: "load_failed", error: { kind: "load", message: "another load is running" } });
       return;
     }
-    this.loading = new AbortController();
+    const loading: Loading = { abort: new AbortController(), repo: null, cleanup: false };
+    const { signal } = loading.abort;
+    this.loading = loading;
     this.unload({ kind: "not_ready", message: "another model is being loaded" });
     try {
       const ready = await loadModel(spec, {
-        onProgress: (progress) => this.post({ type: "load_progress", progress }),
-        signal: this.loading.signal,
+        onProgress: (progress) => {
+          loading.repo = progress.download?.repo ?? loading.repo;
+          this.post({ type: "load_progress", progress });
+        },
+        onTensor: () => this.receive(),
+        signal,
         embedded: (id) => embeddedModelFile(id),
       });
       this.ready = ready;
@@ -128,10 +152,20 @@ class EngineThread {
       this.replays = new Replays(ready, spec, this.post);
       this.post({ type: "loaded", model: ready.info });
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      this.post({ type: "load_failed", error: { kind: "load", message } });
+      releaseMemory();
+      if (loading.cleanup && loading.repo !== null) await removeParts(loading.repo);
+      const failed = loadError(error, signal);
+      this.post({ type: "load_failed", error: this.stopping ? { ...failed, kind: "shutdown" } : failed });
     } finally {
       this.loading = null;
+      if (this.stopping) this.stop();
+    }
+  }
+
+  /** Takes what has come meanwhile: long work of this thread does not return to its event loop. */
+  private receive(): void {
+    for (let next = receiveMessageOnPort(this.port); next !== undefined; next = receiveMessageOnPort(this.port)) {
+      this.handle(next.message as ToEngine);
     }
   }
 
@@ -143,7 +177,10 @@ class EngineThread {
     this.ready?.speculator?.drafter?.dispose();
     this.ready?.target.model.dispose();
     this.ready = null;
+    // Drafters and graphs that only garbage holds would keep their buffers until somebody collects it.
+    Bun.gc(true);
     releaseMemory();
+    resetPeak();
   }
 
   private postStats(seq: number): void {
@@ -164,11 +201,18 @@ class EngineThread {
   }
 
   private stop(): void {
+    if (this.stopped || this.loading !== null) return;
+    this.stopped = true;
     if (this.rest !== null) clearTimeout(this.rest);
     this.unload({ kind: "shutdown", message: "the server is shutting down" });
     this.post({ type: "stopped" });
     this.port.close();
   }
+}
+
+async function removeParts(repo: string): Promise<void> {
+  const { cacheDir } = hubSettings(process.env, true);
+  await new RepoCache(cacheDir, repo).removePartFiles();
 }
 
 const setup = workerData as WorkerSetup;

@@ -5,19 +5,27 @@
 import { openapi } from "@elysiajs/openapi";
 import { Elysia, ValidationError } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
+import { ADMIN_GET_PATHS, ADMIN_POST_PATHS, type AdminSetup, adminRoutes } from "./admin/routes.ts";
+import { anthropicRoutes } from "./anthropic/routes.ts";
+import { TokenCounts } from "./anthropic/token-counts.ts";
+import { errorReply } from "./dialect/envelopes.ts";
 import { EngineCounters } from "./engine-counters.ts";
 import { invalidRequest, RequestError, toRequestError } from "./errors.ts";
+import type { ReplyDefaults } from "./generation/chat-prompt.ts";
 import { GenerationService } from "./generation/service.ts";
 import type { TextSource } from "./generation/text.ts";
 import { healthBody } from "./health.ts";
 import { checkApiKey } from "./http/auth.ts";
+import { checkHeaders } from "./http/headers.ts";
 import { onlyMethod } from "./http/methods.ts";
-import { checkHost, corsHeaders } from "./http/origin.ts";
+import { checkAdminOrigin, checkHost, corsHeaders } from "./http/origin.ts";
 import { modelRoutes } from "./models.ts";
-import { errorBody } from "./openai/envelope.ts";
 import { openAiRoutes } from "./openai/routes.ts";
 import { OPENAPI_PAGE } from "./openapi-page.ts";
 import type { ServerOptions } from "./options.ts";
+import { responsesRoutes } from "./responses/routes.ts";
+import { MachineFacts } from "./telemetry/facts.ts";
+import { TELEMETRY_PATHS, telemetryRoutes } from "./telemetry/routes.ts";
 
 export interface AppParts {
   readonly engine: EngineClient;
@@ -28,6 +36,8 @@ export interface AppParts {
   readonly log?: (line: string) => void;
   /** Given by `startServer`, which closes it; made here for an app of its own. */
   readonly service?: GenerationService;
+  /** What loads and unloads models; absent: the model is there for good. */
+  readonly admin?: AdminSetup | undefined;
 }
 
 /** Paths that exist under both `/v1` and the root, with the methods that they answer. */
@@ -36,9 +46,13 @@ const PREFIXES = ["/v1", ""] as const;
 export function createApp(parts: AppParts) {
   const { engine, options } = parts;
   const log = parts.log ?? (() => undefined);
-  const service = parts.service ?? new GenerationService(parts);
+  const service = parts.service ?? new GenerationService({ ...parts, gate: parts.admin?.slot.gate });
+  const status = () => parts.admin?.slot.status ?? engine.status;
+  const { telemetry } = service;
+  const facts = new MachineFacts();
   const counters = new EngineCounters(engine);
   const startedAt = performance.now();
+  const counts = new TokenCounts(service);
   const logError = (error: RequestError) => logCause(error, log);
 
   const app = new Elysia({
@@ -49,10 +63,13 @@ export function createApp(parts: AppParts) {
     // Host names shorter than four characters are names too.
     handler: { standardHostname: false },
   })
-    .onRequest(({ request, set }) => {
+    .onRequest(({ request, server, set }) => {
       set.headers.server = `mlx-dspark/${options.version}`;
       Object.assign(set.headers, corsHeaders(request, options));
       checkHost(request, options);
+      if (isAdmin(request)) checkAdminOrigin(request, options);
+      checkHeaders(request.headers, options.limits.headerBytes);
+      if ((server?.pendingRequests ?? 0) > options.limits.requests) throw tooManyRequests();
       if (request.method === "OPTIONS") return new Response(null, { status: 204 });
       if (request.method === "HEAD") return new Response(null, { status: 200, headers: { "content-length": "0" } });
       if (options.apiKey !== null && !isOpen(request)) checkApiKey(request, options.apiKey);
@@ -60,8 +77,15 @@ export function createApp(parts: AppParts) {
     .onError(({ code, error, path, request, set }) => {
       const reply = code === "NOT_FOUND" ? unknownRoute(path, request) : asRequestError(error);
       logError(reply);
-      Object.assign(set.headers, reply.headers);
-      return Response.json(errorBody(reply), { status: reply.status });
+      const { body, headers } = errorReply(reply, URL.parse(request.url)?.pathname ?? "");
+      Object.assign(set.headers, headers);
+      set.status = reply.status;
+      return Response.json(body, { status: reply.status });
+    })
+    .onAfterResponse(({ route, responseValue, set }) => {
+      const status = responseValue instanceof Response ? responseValue.status : (set.status ?? 200);
+      // The pattern of the route, never the path: a client must not make series of its own.
+      telemetry.counters.http.of({ route: route ?? "unknown", status: String(status) }).value += 1;
     })
     .use(
       openapi({
@@ -78,11 +102,13 @@ export function createApp(parts: AppParts) {
       "/health",
       async () =>
         healthBody({
-          status: engine.status,
+          status: status(),
           text: parts.text(),
           counters: await counters.read(),
           queue: service.queue(),
           options,
+          wish: parts.admin?.slot.loaded ?? null,
+          memory: facts.memory(),
           uptimeSeconds: (performance.now() - startedAt) / 1000,
         }),
       { detail: { summary: "Readiness and configuration" } },
@@ -91,11 +117,27 @@ export function createApp(parts: AppParts) {
   for (const prefix of PREFIXES) {
     app
       .use(openAiRoutes({ service, options, onError: logError }, prefix))
+      .use(responsesRoutes({ service, options, onError: logError }, prefix))
+      .use(anthropicRoutes({ service, options, counts, onError: logError }, prefix))
       .use(modelRoutes(engine, options, prefix))
-      .use(onlyMethod("POST", [`${prefix}/chat/completions`, `${prefix}/completions`]))
+      .use(onlyMethod("POST", [`${prefix}/chat/completions`, `${prefix}/completions`, `${prefix}/responses`]))
+      .use(onlyMethod("POST", [`${prefix}/messages`, `${prefix}/messages/count_tokens`]))
       .use(onlyMethod("GET", [`${prefix}/models`, `${prefix}/models/:id`]));
   }
-  app.use(onlyMethod("GET", ["/", "/health", "/openapi", "/openapi/json"]));
+  app
+    .use(telemetryRoutes({ service, facts, counters, status, options, doctor: parts.admin?.doctor }))
+    .use(onlyMethod("GET", TELEMETRY_PATHS))
+    .use(onlyMethod("GET", ["/", "/health", "/openapi", "/openapi/json"]));
+  if (parts.admin !== undefined) {
+    const setReplyDefaults = (defaults: Pick<ReplyDefaults, "thinking" | "reasoningEffort">) => {
+      options.thinking = defaults.thinking;
+      options.reasoningEffort = defaults.reasoningEffort;
+    };
+    app
+      .use(adminRoutes({ ...parts.admin, service, facts, options, setReplyDefaults }))
+      .use(onlyMethod("GET", ADMIN_GET_PATHS))
+      .use(onlyMethod("POST", ADMIN_POST_PATHS));
+  }
   return app;
 }
 
@@ -115,6 +157,20 @@ function asRequestError(error: unknown): RequestError {
     return invalidRequest(null, "the request body could not be read");
   }
   return toRequestError(error);
+}
+
+function isAdmin(request: Request): boolean {
+  return /^\/+admin(?:\/|$)/i.test(URL.parse(request.url)?.pathname ?? "");
+}
+
+/** Beside the queue of generations: streams, loads and idle waits count here, too. */
+function tooManyRequests(): RequestError {
+  return new RequestError({
+    status: 503,
+    type: "service_unavailable",
+    message: "too many requests at once; try again in a moment",
+    headers: { "Retry-After": "1" },
+  });
 }
 
 function isOpen(request: Request): boolean {

@@ -14,6 +14,8 @@ export type ErrorType =
   | "request_too_large"
   | "rate_limit_error"
   | "server_error"
+  /** A model could not be loaded (admin-metrics.md §6). */
+  | "api_error"
   | "service_unavailable"
   | "client_closed";
 
@@ -90,6 +92,8 @@ function fromEngine(error: EngineError): RequestError {
   const message = withoutPaths(error.message);
   switch (error.kind) {
     case "invalid_request":
+    case "load_refused":
+    case "load_cancelled":
       return invalidRequest(null, message);
     case "queue_full":
       return queueFull(message);

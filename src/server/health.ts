@@ -1,41 +1,64 @@
 /** `GET /health`: readiness and configuration, from the first second on and without a key (admin-metrics.md §1). */
 import { basename } from "node:path";
 import type { EngineStatus } from "../engine/client.ts";
-import type { EngineStats, LoadProgress } from "../engine/protocol.ts";
+import type { EngineStats } from "../engine/protocol.ts";
+import type { MemoryState } from "../machine/system.ts";
+import type { LoadWish } from "./admin/model-slot.ts";
+import { downloadOf, errorOf, phaseOf } from "./admin/status-body.ts";
 import { withoutPaths } from "./errors.ts";
+import { callFamily } from "./generation/chat-prompt.ts";
 import type { TextSource } from "./generation/text.ts";
 import type { ServerOptions } from "./options.ts";
+import { NO_GUARD } from "./telemetry/facts.ts";
 
 export interface HealthInput {
   readonly status: EngineStatus;
   /** Text side of the loaded model; null until it is read, also for a moment after the engine is ready. */
-  readonly text: Pick<TextSource, "warnings"> | null;
+  readonly text: TextSource | null;
   /** Null: the engine thread has not told them. */
   readonly counters: EngineStats | null;
   readonly queue: { readonly running: number; readonly waiting: number };
   readonly options: ServerOptions;
+  /** What the model was loaded with; null: this server does not load models. */
+  readonly wish: LoadWish | null;
+  readonly memory: MemoryState;
   readonly uptimeSeconds: number;
 }
 
 /** The body of `/health`; `status` is `ok` as soon as requests are answered, also while the engine is busy. */
 export function healthBody(input: HealthInput): Record<string, unknown> {
-  const { status, options } = input;
-  if (status.state === "ready" && input.text !== null) {
+  const { status, options, text, wish } = input;
+  const warnings = memoryWarnings(input.memory);
+  if (status.state === "ready" && text !== null) {
     const { model } = status;
+    const { drafting } = model;
     return {
       status: "ok",
       model: model.id,
       mode: model.mode,
       target: basename(model.dir),
       drafter: model.drafter,
-      max_draft: String(model.drafting?.maxDraft ?? 0),
-      lookup_drafts: model.drafting?.lookupDrafts ?? false,
-      confidence_threshold: model.drafting?.confidenceThreshold ?? 0,
-      drafter_window: model.drafting?.drafterWindow ?? null,
+      max_draft: String(drafting?.maxDraft ?? 0),
+      lookup_drafts: drafting?.lookupDrafts ?? false,
+      confidence_threshold: drafting?.confidenceThreshold ?? 0,
+      // What this build has not: kernels of Metal, a guard, a race.
+      race_arm_confidence: false,
+      small_m: false,
+      sdpa_split: false,
+      multirow_attn: false,
+      cpu_split: null,
+      cpu_split_suspended: null,
+      drafter_window: drafting?.drafterWindow ?? null,
+      warmup: wish?.warmup ?? false,
       context_window: model.contextWindow,
-      kv_bits: options.kvBits,
-      warnings: [...model.notes, ...input.text.warnings].map((note) => warning("load_note", note)),
+      kv_bits: wish?.spec.kvBits ?? options.kvBits,
+      warnings: [...warnings, ...[...model.notes, ...text.warnings].map((note) => warning("load_note", note))],
+      memory_guard: NO_GUARD,
       max_output_tokens: Math.min(options.maxTokensCap, model.contextWindow),
+      supports_reasoning_effort: text.supportsReasoningEffort,
+      thinking_default: (options.thinking ?? text.thinkingDefault) ? "on" : "off",
+      reasoning_effort: options.reasoningEffort ?? null,
+      tool_format: callFamily(text, options),
       version: options.version,
       device: model.backend,
       backend: model.backend.startsWith("metal") ? "metal" : "cpu",
@@ -52,13 +75,12 @@ export function healthBody(input: HealthInput): Record<string, unknown> {
     status: loading ? "loading" : "no_model",
     model: null,
     loading,
-    phase: loading ? (progress?.phase === "warmup" ? "warming_up" : "loading") : null,
-    download:
-      status.state === "loading" && progress?.phase === "download" ? download(status.requested, progress) : null,
+    phase: loading ? phaseOf(progress) : null,
+    download: downloadOf(status),
     // What is going on now, for a client that shows more than the two phases.
     progress: progress === null ? null : { phase: progress.phase, fraction: progress.fraction },
-    warnings: [],
-    error: status.state === "failed" ? withoutPaths(status.error.message) : null,
+    warnings,
+    error: errorOf(status),
     version: options.version,
     uptime_s: Math.floor(input.uptimeSeconds),
   };
@@ -76,15 +98,18 @@ function engineCounters(stats: EngineStats) {
   };
 }
 
-function warning(code: string, message: string) {
-  return { code, level: "attention", message: withoutPaths(message), action: null };
+function warning(
+  code: string,
+  message: string,
+  level: "attention" | "problem" = "attention",
+  action: string | null = null,
+) {
+  return { code, level, message: withoutPaths(message), action };
 }
 
-function download(requested: string, progress: LoadProgress) {
-  return {
-    repo: requested.startsWith("/") ? basename(requested) : requested,
-    bytes_done: progress.bytesDone ?? 0,
-    bytes_total: progress.bytesTotal,
-    bytes_per_s: progress.bytesPerSecond,
-  };
+function memoryWarnings({ pressure }: MemoryState) {
+  if (pressure !== "warn" && pressure !== "critical") return [];
+  const level = pressure === "critical" ? "problem" : "attention";
+  const action = "close other programs, or load a smaller model";
+  return [warning("memory_pressure", `memory pressure is ${pressure}`, level, action)];
 }

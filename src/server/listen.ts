@@ -3,6 +3,7 @@
  * their time, then the engine's thread ends and the socket closes.
  */
 import type { EngineClient } from "../engine/client.ts";
+import type { AdminSetup } from "./admin/routes.ts";
 import { createApp } from "./app.ts";
 import { GenerationService } from "./generation/service.ts";
 import type { TextSource } from "./generation/text.ts";
@@ -22,6 +23,10 @@ export interface ServerParts {
   /** 0: any free port. */
   readonly port: number;
   readonly log?: (line: string) => void;
+  /** What loads and unloads models; absent: the model is there for good. */
+  readonly admin?: AdminSetup;
+  /** Serve other machines without a key. */
+  readonly insecure?: boolean;
 }
 
 export interface RunningServer {
@@ -38,11 +43,20 @@ const IDLE_SECONDS = 30;
 /** How long a client may take to read the end of its answer at shutdown. */
 const LAST_ANSWERS_MS = 1000;
 
-/** Throws `ListenError` when the port is taken or the address is not this machine's. */
+/**
+ * Throws `ListenError` when the port is taken, the address is not this machine's, or other machines could connect
+ * without a key.
+ */
 export function startServer(parts: ServerParts): RunningServer {
   const { engine, host } = parts;
+  if (!isLoopbackHost(host) && parts.options.apiKey === null && parts.insecure !== true) {
+    throw new ListenError(`--host ${host} lets other machines connect: set --api-key, or --insecure to allow anyone`);
+  }
   const options = { ...parts.options, loopbackBind: isLoopbackHost(host) };
-  const service = new GenerationService({ engine, text: parts.text, options });
+  const { admin } = parts;
+  const service = new GenerationService({ engine, text: parts.text, options, gate: admin?.slot.gate });
+  // Whoever listens to a model's rounds connects anew for the next one.
+  admin?.slot.onGone(() => service.telemetry.feed.end());
   const app = createApp({ ...parts, options, service });
   try {
     app.listen({
@@ -65,6 +79,7 @@ export function startServer(parts: ServerParts): RunningServer {
     url: `http://${urlHost(host)}:${server.port}`,
     stop: async (drainMs) => {
       service.close();
+      service.telemetry.feed.end();
       await engine.shutdown(drainMs);
       await lastAnswers(server);
       await server.stop(true);

@@ -4,6 +4,7 @@ import { Elysia } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
 import type { ModelInfo } from "../engine/protocol.ts";
 import { RequestError } from "./errors.ts";
+import { isLoopbackAddress } from "./http/origin.ts";
 import type { ServerOptions } from "./options.ts";
 
 export interface ModelListing {
@@ -50,19 +51,15 @@ export function modelRoutes(engine: EngineClient, options: ServerOptions, prefix
   return new Elysia({ prefix })
     .get(
       "/models",
-      ({ request, server }) => modelList(listing(), options, isLoopback(server?.requestIP(request)?.address)),
+      ({ request, server }) => modelList(listing(), options, isLoopbackAddress(server?.requestIP(request)?.address)),
       { detail: { ...detail, summary: "The loaded model" } },
     )
     .get(
       "/models/:id",
       ({ params, request, server }) =>
-        modelById(params.id, listing(), options, isLoopback(server?.requestIP(request)?.address)),
+        modelById(params.id, listing(), options, isLoopbackAddress(server?.requestIP(request)?.address)),
       { detail: { ...detail, summary: "The loaded model, by its id" } },
     );
-}
-
-function isLoopback(address: string | undefined): boolean {
-  return address !== undefined && (address === "::1" || /^(?:::ffff:)?127\./.test(address));
 }
 
 /** The loaded model with the time at which it was first seen. */

@@ -1,4 +1,6 @@
 /** Everything a server can be told at start, with the defaults of cli.md §4 in one table. */
+import type { CallFamily, Effort } from "../text/index.ts";
+import { DEFAULT_LIMITS, type TransportLimits } from "./http/limits.ts";
 
 export interface ServerOptions {
   readonly version: string;
@@ -15,9 +17,18 @@ export interface ServerOptions {
   readonly maxTokensCap: number;
   /** Server-wide sampling defaults; they win over the model's `generation_config.json`. */
   readonly samplingDefaults: { readonly temperature?: number; readonly topP?: number; readonly topK?: number };
+  /** False: no thinking unless a request asks for it; undefined: the template's own default. A load may change it. */
+  thinking: false | undefined;
+  /** Of requests that name none; undefined: the template's own default. A load may change it. */
+  reasoningEffort: Effort | undefined;
+  /** How the model writes calls; undefined: as its template says. */
+  readonly toolFormat: CallFamily | "none" | undefined;
   readonly maxBatch: number;
   readonly maxQueue: number;
   readonly kvBits: 0 | 4 | 8;
+  /** True: the line that Claude Code puts first stays in its system prompt, and no two sessions share a prefix. */
+  readonly keepBillingHeader: boolean;
+  readonly limits: TransportLimits;
   /** Silence on a stream after which a keep-alive frame is sent. */
   readonly keepAliveMs: number;
 }
@@ -33,8 +44,13 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   defaultMaxTokens: 2048,
   maxTokensCap: 32768,
   samplingDefaults: {},
+  thinking: undefined,
+  reasoningEffort: undefined,
+  toolFormat: undefined,
   maxBatch: 4,
   maxQueue: 64,
   kvBits: 0,
+  keepBillingHeader: false,
+  limits: DEFAULT_LIMITS,
   keepAliveMs: 15_000,
 };

@@ -2,13 +2,18 @@
  * The text side of one loaded model: its tokenizer, its chat template and the pass from requests to ids. Pure and on the
  * main thread; it knows nothing of the engine.
  */
+import { type CallFamily, callFamilyOfVocabulary } from "./chat/call-syntax.ts";
 import { ChatTemplate, type RenderOptions } from "./chat/chat-template.ts";
 import { type Conversation, mapConversationStrings } from "./chat/messages.ts";
-import type { LooseConversation } from "./chat/normalize.ts";
+import { DEFAULT_TAGS, type LooseConversation } from "./chat/normalize.ts";
 import type { Detokenizer } from "./detokenizer/detokenizer.ts";
 import { type EncodedPrompt, PromptEncoder } from "./prompt.ts";
 import { PromptError } from "./prompt-error.ts";
+import type { ReasoningForm } from "./reply/reply-parser.ts";
 import { TextTokenizer } from "./tokenizer.ts";
+
+/** Enough for an opening tag that is spelled in small tokens. */
+const TAIL_IDS = 24;
 
 export class TextModel {
   readonly tokenizer: TextTokenizer;
@@ -36,6 +41,19 @@ export class TextModel {
   /** Ids that end a generation, as the tokenizer's files and the families' known turn ends say. */
   get eosIds(): readonly number[] {
     return this.tokenizer.eosIds;
+  }
+
+  /** How this model writes calls, null if nobody knows. */
+  get callFamily(): CallFamily | null {
+    const ofTemplate = this.template?.traits.callFamily ?? null;
+    return ofTemplate ?? callFamilyOfVocabulary((token) => this.tokenizer.tokenId(token) !== undefined);
+  }
+
+  /** How it writes thoughts. */
+  get reasoningForm(): ReasoningForm {
+    const traits = this.template?.traits;
+    if (traits?.callFamily === "muse") return { kind: "channels" };
+    return { kind: "tags", tags: traits?.thinkingTags ?? DEFAULT_TAGS };
   }
 
   /** Things about the model's files that are worth telling whoever loads it. */
@@ -74,6 +92,13 @@ export class TextModel {
   /** For the continuation of a prompt: the rules for a text's beginning do not apply. */
   detokenizer(): Detokenizer {
     return this.tokenizer.detokenizer({ atTextStart: false });
+  }
+
+  /** The text of the last ids of a prompt. */
+  tail(ids: readonly number[]): string {
+    const detokenizer = this.detokenizer();
+    const text = ids.slice(-TAIL_IDS).map((id) => detokenizer.push(id));
+    return text.join("") + detokenizer.flush();
   }
 
   /** The bytes of one token (`logprobs[].bytes`), also of half a character; empty for an id without text. */

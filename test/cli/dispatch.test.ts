@@ -1,6 +1,7 @@
 /** Which command a command line means, what is refused, and with which exit code (cli.md §1). */
 import { describe, expect, test } from "bun:test";
-import { type FlagValues, listFlag, numberFlag, parseFlags, switchFlag, textFlag } from "../../src/cli/flags.ts";
+import { type LineShape, parseLine } from "../../src/cli/command-line.ts";
+import { choiceFlag, type FlagValues, listFlag, numberFlag, switchFlag, textFlag } from "../../src/cli/flags.ts";
 import { nearest } from "../../src/cli/nearest.ts";
 import { cliBox } from "./harness.ts";
 
@@ -12,12 +13,6 @@ describe("dispatch", () => {
     expect(box.stdout()).toContain("generate");
     expect(box.stderr()).toBe("");
     expect(box.stdout()).not.toContain("\u001b");
-  });
-
-  test("--version", async () => {
-    const box = cliBox();
-    expect(await box.run("--version")).toBe(0);
-    expect(box.stdout()).toBe("mlx-dspark 9.9.9\n");
   });
 
   test.each(["generate", "serve"])("%s -h prints its flags, not those of old scripts", async (command) => {
@@ -32,7 +27,7 @@ describe("dispatch", () => {
   test.each([
     ["genrate", "did you mean 'generate'?"],
     ["srve", "did you mean 'serve'?"],
-    ["xyzzy", "commands: serve, generate"],
+    ["xyzzy", "commands: serve, claude, launch, generate"],
   ])("unknown command %s: %s", async (word, hint) => {
     const box = cliBox();
     expect(await box.run(word)).toBe(2);
@@ -45,6 +40,7 @@ describe("dispatch", () => {
     const box = cliBox();
     expect(await box.run("--mode", "baseline", "--prompt", "hi", "--max-new-tokens", "3")).toBe(0);
     expect(box.stdout()).toBe("Hel\n");
+    expect(box.stderr()).toContain("deprecated: write 'mlx-dspark generate …'");
   });
 
   test.each([
@@ -67,6 +63,8 @@ describe("dispatch", () => {
     [["generate", "--prompt", "@/no/such/file"], "cannot read the prompt file '/no/such/file'"],
     [["generate", "--system", "a", "--no-chat-template"], "--system needs the chat template"],
     [["serve", "--port", "70000"], "--port must be an integer between 0 and 65535"],
+    [["serve", "--context-window", "all"], "--context-window must be an integer not below 1, got 'all'"],
+    [["serve", "--reasoning-effort", "max"], "--reasoning-effort must be one of low, medium, high, xhigh"],
     [["serve", "--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines connect"],
     [["serve", "--api-key", ""], "--api-key must not be empty"],
     [["serve", "--prompt", "x"], "unknown flag --prompt"],
@@ -115,12 +113,43 @@ describe("flags", () => {
     [["--stop", "a", "--stop=b"], { stop: ["a", "b"] }],
     [["--name", "a", "--name", "b"], { name: "b" }],
   ])("%p", (argv, expected) => {
-    expect(parseFlags(argv, flags)).toEqual({ ...initial, ...expected });
+    expect(parseLine(argv, flags).flags).toEqual({ ...initial, ...expected });
+  });
+
+  describe("lines with more than flags", () => {
+    const words = [{ name: "NAME", help: "what to run", choices: ["one", "two"] }];
+    const mixed = {
+      url: textFlag({ help: "" }),
+      lean: switchFlag(""),
+      level: choiceFlag(["a", "b"], "a", { help: "" }),
+    };
+    const rows: readonly [readonly string[], LineShape, Partial<ReturnType<typeof parseLine>>][] = [
+      [["one", "--lean"], { words }, { words: ["one"], passed: [] }],
+      [["--url", "u", "two"], { words }, { words: ["two"], passed: [] }],
+      [["--lean", "--", "--url", "x"], { passes: "rest" }, { words: [], passed: ["--url", "x"] }],
+      [["-p", "hi", "--url", "u", "--model=m"], { passes: "unknown" }, { passed: ["-p", "hi", "--model=m"] }],
+      [["one", "more", "--", "--lean"], { words, passes: "unknown" }, { words: ["one"], passed: ["more", "--lean"] }],
+    ];
+    test.each(rows)("%p", (argv, shape, expected) => {
+      expect(parseLine(argv, mixed, shape)).toMatchObject(expected);
+    });
+
+    test.each([
+      [[], { words }, "NAME is missing: what to run"],
+      [["onne"], { words }, "NAME 'onne' is unknown: did you mean one?"],
+      [["xyzzy"], { words }, "NAME 'xyzzy' is unknown: one of one, two"],
+      [["one", "two"], { words }, "unexpected argument 'two'"],
+      [["-p"], { passes: "rest" as const }, "unknown flag --p"],
+      [["--url", "--", "x"], { passes: "rest" as const }, "--url needs a value"],
+      [["--level", "c"], {}, "--level must be one of a, b"],
+    ])("%p is refused", (argv, shape, message) => {
+      expect(() => parseLine(argv, mixed, shape)).toThrow(message);
+    });
   });
 
   test("inherited names are no flags", () => {
     for (const name of ["constructor", "toString", "__proto__"]) {
-      expect(() => parseFlags([`--${name}`], flags)).toThrow("unknown flag");
+      expect(() => parseLine([`--${name}`], flags)).toThrow("unknown flag");
     }
   });
 

@@ -32,6 +32,38 @@ describe("output", () => {
     expect(box.engine.shutdowns).toEqual([0]);
   });
 
+  test("thoughts go to stderr, dimmed on a terminal, and the answer alone to stdout", async () => {
+    const script = () => writes("<think>Two words.</think>\n\nHello you");
+    for (const argv of [["generate"], ["generate", "--no-stream"]]) {
+      const pipe = cliBox({ script });
+      expect(await pipe.run(...argv, "--prompt", "hi")).toBe(0);
+      expect(pipe.stdout()).toBe("Hello you\n");
+      expect(pipe.stderr()).toContain(`${"=".repeat(64)}\nTwo words.\n${"-".repeat(64)}`);
+      const terminal = cliBox({ script, tty: true });
+      expect(await terminal.run(...argv, "--prompt", "hi")).toBe(0);
+      expect(terminal.stderr()).toContain("\u001b[2mTwo words.\n\u001b[22m");
+      const plain = cliBox({ script, tty: true, env: { NO_COLOR: "1" } });
+      expect(await plain.run(...argv, "--prompt", "hi")).toBe(0);
+      expect(plain.stderr()).not.toContain("\u001b[2m");
+    }
+    const json = cliBox({ script });
+    expect(await json.run("generate", "--json")).toBe(0);
+    expect(JSON.parse(json.stdout())).toMatchObject({ text: "Hello you", reasoning: "Two words." });
+  });
+
+  test("--no-thinking and --reasoning-effort reach the template; a bare text is left whole", async () => {
+    const box = cliBox();
+    box.text.supportsReasoningEffort = true;
+    expect(await box.run("generate", "--reasoning-effort", "low")).toBe(0);
+    expect(box.text.rendered[0]).toMatchObject({ reasoningEffort: "low" });
+    const quiet = cliBox();
+    expect(await quiet.run("generate", "--no-thinking")).toBe(0);
+    expect(quiet.text.rendered[0]).toMatchObject({ enableThinking: false });
+    const bare = cliBox({ script: () => writes("<think>a</think>b") });
+    expect(await bare.run("generate", "--no-chat-template", "--prompt", "x")).toBe(0);
+    expect(bare.stdout()).toBe("<think>a</think>b\n");
+  });
+
   test("text comes as it is made; --no-stream holds it back", async () => {
     const pieces: string[] = [];
     for (const extra of [[], ["--no-stream"]]) {

@@ -1,6 +1,7 @@
 /** A command line in a box: streams that are kept, signals that the test sends, the scripted engine behind it. */
 
-import type { CliIo, StopSignal } from "../../src/cli/io.ts";
+import { join } from "node:path";
+import type { CliIo, ForwardedSignal } from "../../src/cli/io.ts";
 import { runCli } from "../../src/cli/run.ts";
 import type { GenerateRequest, ModelInfo } from "../../src/engine/protocol.ts";
 import { ByteText } from "../server/byte-text.ts";
@@ -13,7 +14,7 @@ export interface CliBox {
   stdout(): string;
   stderr(): string;
   run(...argv: string[]): Promise<number>;
-  signal(name: StopSignal): void;
+  signal(name: ForwardedSignal): void;
   readonly exits: number[];
 }
 
@@ -22,6 +23,7 @@ export interface BoxOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   readonly tty?: boolean;
+  readonly interactive?: boolean;
   readonly model?: ModelInfo;
 }
 
@@ -30,6 +32,7 @@ export function cliBox({
   env = {},
   stdin = "",
   tty = false,
+  interactive = false,
   model = SCRIPTED_MODEL,
 }: BoxOptions = {}): CliBox {
   const engine = new ScriptedEngine(script, model);
@@ -39,7 +42,7 @@ export function cliBox({
   const keep = (stream: "out" | "err") => (piece: string) => {
     written[stream] += piece;
   };
-  const handlers = new Set<(signal: StopSignal) => void>();
+  const handlers = new Set<(signal: ForwardedSignal) => void>();
   const exits: number[] = [];
   const io: CliIo = {
     stdout: { write: keep("out"), isTTY: tty, columns: 80 },
@@ -47,11 +50,17 @@ export function cliBox({
     readStdin: () => Promise.resolve(stdin),
     env,
     version: "9.9.9",
+    self: [process.execPath, join(import.meta.dir, "../../src/main.ts")],
+    interactive,
     spawnEngine: () => engine,
     loadText: () => Promise.resolve(text),
-    onSignal: (handler) => {
-      handlers.add(handler);
-      return () => void handlers.delete(handler);
+    onSignal: (names, handler) => {
+      const listener = (signal: ForwardedSignal) => {
+        const name = names.find((known) => known === signal);
+        if (name !== undefined) handler(name);
+      };
+      handlers.add(listener);
+      return () => void handlers.delete(listener);
     },
     exitNow: (code) => void exits.push(code),
   };

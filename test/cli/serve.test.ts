@@ -2,6 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { at, until } from "../server/harness.ts";
 import { writes } from "../server/scripted-engine.ts";
+import { fakeClient } from "./clients/fake-client.ts";
 import { type CliBox, cliBox } from "./harness.ts";
 
 /** Waits for the address that the server says it listens on. */
@@ -30,6 +31,7 @@ test("binds, answers health while loading, serves, stops on SIGTERM with exit 0"
   expect(at(await (await fetch(`${url}/health`)).json(), "status")).toBe("ok");
   const reply: unknown = await (await fetch(`${url}/v1/chat/completions`, BODY)).json();
   expect(at(reply, "choices", 0, "message", "content")).toBe("Hello.");
+  expect(box.stderr()).toContain(`mlx-dspark claude --url ${url}, or ANTHROPIC_BASE_URL=${url} (no /v1)`);
   expect(box.engine.loads[0]).toMatchObject({ model: "m", maxBatch: 2, maxQueue: 3, contextWindow: null });
   box.signal("SIGTERM");
   expect(await running).toBe(0);
@@ -63,6 +65,42 @@ test("flags and environment reach the server", async () => {
   expect(box.stderr()).not.toContain("sesame");
   box.signal("SIGINT");
   expect(await running).toBe(0);
+});
+
+test("thinking and tool calls follow the flags", async () => {
+  const box = cliBox({
+    script: () => writes('<think>x</think>\n\n<tool_call>{"name":"f","arguments":{}}</tool_call>'),
+  });
+  box.text.supportsReasoningEffort = true;
+  const running = box.run("serve", "--port=0", "--no-thinking", "--reasoning-effort", "xhigh", "--tool-format", "none");
+  const url = await urlOf(box);
+  await until(() => box.stderr().includes("ready\n"));
+  const tools = [{ type: "function", function: { name: "f", parameters: { type: "object" } } }];
+  const body = JSON.stringify({ messages: [{ role: "user", content: "hi" }], tools });
+  const reply: unknown = await (await fetch(`${url}/v1/chat/completions`, { method: "POST", body })).json();
+  expect(box.text.rendered[0]).toMatchObject({ enableThinking: false });
+  expect(at(reply, "choices", 0, "message", "content")).toBe('<tool_call>{"name":"f","arguments":{}}</tool_call>');
+  const wish = { messages: [{ role: "user", content: "hi" }], enable_thinking: true };
+  await fetch(`${url}/v1/chat/completions`, { method: "POST", body: JSON.stringify(wish) });
+  expect(box.text.rendered[1]).toMatchObject({ enableThinking: true, reasoningEffort: "xhigh" });
+  box.signal("SIGINT");
+  expect(await running).toBe(0);
+});
+
+test("--open shows the page with the system's own program, or says where it is", async () => {
+  using opener = fakeClient(process.platform === "darwin" ? "open" : "xdg-open");
+  for (const env of [opener.env, { PATH: "" }]) {
+    const box = cliBox({ env });
+    const running = box.run("serve", "--port", "0", "--no-model", "--open");
+    const url = await urlOf(box);
+    if (env.PATH === "") await until(() => box.stderr().includes(`it is at ${url}/openapi`));
+    else {
+      await until(() => opener.notes() !== null);
+      expect(opener.notes()?.args).toEqual([`${url}/openapi`]);
+    }
+    box.signal("SIGINT");
+    expect(await running).toBe(0);
+  }
 });
 
 test("--no-model starts empty", async () => {

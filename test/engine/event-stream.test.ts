@@ -115,3 +115,52 @@ test("random pushes and pauses: everything arrives in order", async () => {
     { numRuns: 50 },
   );
 });
+
+describe("handing over", () => {
+  test("what waits first, then each event within the push itself, to the end", async () => {
+    const { events, left } = stream();
+    events.push(1);
+    const got: number[] = [];
+    const over = events.each((event) => got.push(event));
+    expect(got).toEqual([1]);
+    events.push(2);
+    expect(got).toEqual([1, 2]);
+    events.end();
+    await over;
+    events.push(3);
+    expect(got).toEqual([1, 2]);
+    expect(left()).toBe(0);
+  });
+
+  test("an end before, with what was pushed before it; an error after it", async () => {
+    const early = stream();
+    early.events.push(1);
+    early.events.end(new RangeError("broken"));
+    const got: number[] = [];
+    await expect(early.events.each((event) => got.push(event))).rejects.toThrow("broken");
+    expect(got).toEqual([1]);
+    const late = stream();
+    const over = late.events.each(() => undefined);
+    late.events.end(new RangeError("late"));
+    await expect(over).rejects.toThrow("late");
+  });
+
+  test.each([true, false])(
+    "a consumer that throws has left, and whoever pushes does not hear of it (queued: %p)",
+    async (queued) => {
+      const { events, left } = stream();
+      let calls = 0;
+      const fails = () => {
+        calls++;
+        throw new TypeError("mine");
+      };
+      if (queued) events.push(1);
+      const over = events.each(fails);
+      events.push(2);
+      events.push(3);
+      await expect(over).rejects.toThrow("mine");
+      expect(calls).toBe(1);
+      expect(left()).toBe(1);
+    },
+  );
+});

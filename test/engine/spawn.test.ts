@@ -232,10 +232,10 @@ describe("a load that fails", () => {
       const error = await rejection(engine.load(spec(part())));
       expect({ name, kind: error.kind, message: error.message }).toEqual({
         name,
-        kind: "load",
+        kind: name === "no such folder" ? "load_refused" : "load",
         message: expect.stringContaining(text),
       });
-      expect(engine.status).toMatchObject({ state: "failed", error: { kind: "load" } });
+      expect(engine.status).toMatchObject({ state: "failed", error: { kind: error.kind } });
       expect({ name, live: (await engine.stats()).liveArrays }).toEqual({ name, live: empty });
       expect((await rejection(told(engine.generate(request())))).kind).toBe("not_ready");
     }

@@ -111,6 +111,12 @@ export function harness(
     eosIds: [],
     samplingDefaults: {},
     weightBytes: 0,
+    footprint: {
+      ...{ totalBytes: 0, activeBytes: 0, expertBytes: 0, embedBytes: 0 },
+      ...{ experts: 0, expertsPerToken: null, activeIsEstimate: false },
+    },
+    bandwidth: null,
+    mlx: "0",
     kvBytesPerToken: 0,
     backend: "cpu",
     quantization: null,

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { TokenLogprob } from "../../src/engine/protocol.ts";
 import type { ChoiceToken } from "../../src/server/generation/events.ts";
-import { mergeBounded, SILENCE, withSilence } from "../../src/server/generation/merge.ts";
+import { mergeBounded } from "../../src/server/generation/merge.ts";
 import { ChoiceText } from "../../src/text/choice-text.ts";
 import { StopMatcher } from "../../src/text/stop-strings.ts";
 import { ByteText } from "./byte-text.ts";
@@ -114,27 +114,4 @@ test("merging keeps each source's order, ends all on an error, and respects the 
   await expect(failing()).rejects.toThrow("broken");
   await Bun.sleep(10);
   expect(open).toBe(0);
-});
-
-test("silence is marked when an interval passes, and leaving early ends the source", async () => {
-  let ended = false;
-  async function* slow() {
-    try {
-      await Bun.sleep(55);
-      yield 1;
-      yield 2;
-    } finally {
-      ended = true;
-    }
-  }
-  const seen: (number | typeof SILENCE)[] = [];
-  for await (const value of withSilence(slow(), 20)) {
-    seen.push(value);
-    if (value === 1) break;
-  }
-  expect(seen.length).toBeGreaterThan(1);
-  expect(seen.slice(0, -1).every((value) => value === SILENCE)).toBe(true);
-  expect(seen.at(-1)).toBe(1);
-  await Bun.sleep(1);
-  expect(ended).toBe(true);
 });

@@ -76,11 +76,11 @@ export function dataLines(text: string): unknown[] {
     .map((data) => (data === "[DONE]" ? data : JSON.parse(data)));
 }
 
-/** Waits until a condition holds; throws after two seconds. */
-export async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 2000;
+/** Waits until a condition holds; throws after two seconds, or the time given. */
+export async function until(condition: () => boolean, milliseconds = 2000): Promise<void> {
+  const deadline = performance.now() + milliseconds;
   while (!condition()) {
-    if (performance.now() > deadline) throw new Error("the condition did not come true within two seconds");
+    if (performance.now() > deadline) throw new Error(`the condition did not come true within ${milliseconds} ms`);
     await Bun.sleep(2);
   }
 }

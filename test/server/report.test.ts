@@ -26,8 +26,14 @@ const STATS: RequestStats = {
 };
 
 function block(stats: readonly Partial<RequestStats>[], usage = { promptTokens: 40, cachedTokens: 24 }) {
-  const finished = stats.map((change, choice) => ({ choice, completionTokens: 30, stats: { ...STATS, ...change } }));
-  return reportBlock("0000abcd", { ...usage, completionTokens: 30 * stats.length }, finished);
+  const finished = stats.map((change, choice) => ({
+    choice,
+    completionTokens: 30,
+    reasoningTokens: 10,
+    stats: { ...STATS, ...change },
+  }));
+  const counts = { completionTokens: 30 * stats.length, reasoningTokens: 10 * stats.length };
+  return reportBlock("0000abcd", { ...usage, ...counts }, finished);
 }
 
 test("one plain row", () => {

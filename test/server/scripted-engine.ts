@@ -13,6 +13,7 @@ import type {
   ReplayReport,
   ReplayRequest,
   RequestStats,
+  RoundInfo,
   TokenLogprob,
   WireError,
 } from "../../src/engine/protocol.ts";
@@ -30,6 +31,8 @@ export interface Script {
   readonly endless?: boolean;
   /** Fails with this error after so many ids. */
   readonly failure?: { readonly after: number; readonly error: WireError };
+  /** What is said of each step's round. */
+  readonly round?: RoundInfo;
   /** Most likely alternatives of every token. */
   readonly top?: readonly (readonly [number, number])[];
 }
@@ -47,6 +50,12 @@ export const SCRIPTED_MODEL: ModelInfo = {
   eosIds: [EOS],
   samplingDefaults: {},
   weightBytes: 1000,
+  footprint: {
+    ...{ totalBytes: 1000, activeBytes: 800, expertBytes: 0, embedBytes: 200 },
+    ...{ experts: 0, expertsPerToken: null, activeIsEstimate: false },
+  },
+  bandwidth: { gbS: 10, measuredAt: "2026-11-01T00:00:00.000Z", method: "scripted" },
+  mlx: "0.0.1",
   kvBytesPerToken: 10,
   backend: "cpu (scripted)",
   quantization: null,
@@ -64,9 +73,18 @@ export class ScriptedEngine implements EngineClient {
   shutdowns: number[] = [];
   readonly replayed: ReplayRequest[] = [];
   replays = (report: ReplayReport): ReplayReport => report;
+  /** What `examine` says; the default is nothing. */
+  examining: (spec: LoadSpec) => Promise<void> = () => Promise.resolve();
+  /** Cleanups that were asked for. */
+  readonly cancels: boolean[] = [];
+  unloads = 0;
+  /** Kept apart from `requests`: no client asked for them. */
+  warmups = 0;
+  private cancelling: PromiseWithResolvers<never> | null = null;
   /** What `load` does; the default is ready at once. */
   loading: (onProgress: (progress: LoadProgress) => void) => Promise<ModelInfo>;
   private readonly stop = new AbortController();
+  private failure: WireError | null = null;
 
   constructor(
     private readonly script: (request: GenerateRequest) => Script,
@@ -80,20 +98,44 @@ export class ScriptedEngine implements EngineClient {
     this.loads.push(spec);
     this.status = { state: "loading", progress: null, requested: spec.model };
     try {
-      const model = await this.loading((progress) => {
+      this.cancelling = Promise.withResolvers<never>();
+      const loading = this.loading((progress) => {
         this.status = { state: "loading", progress, requested: spec.model };
         onProgress?.(progress);
       });
+      const model = await Promise.race([loading, this.cancelling.promise]);
       this.status = { state: "ready", model };
       return model;
     } catch (error) {
-      const wire: WireError = { kind: "load", message: error instanceof Error ? error.message : String(error) };
+      const message = error instanceof Error ? error.message : String(error);
+      const wire: WireError = { kind: error instanceof EngineError ? error.kind : "load", message };
       this.status = { state: "failed", error: wire };
       throw new EngineError(wire);
+    } finally {
+      this.cancelling = null;
     }
   }
 
+  examine(spec: LoadSpec): Promise<void> {
+    return this.examining(spec);
+  }
+
+  cancelLoad(cleanup: boolean): void {
+    this.cancels.push(cleanup);
+    this.cancelling?.reject(new EngineError({ kind: "load_cancelled", message: "download of it cancelled" }));
+  }
+
+  async unload(): Promise<void> {
+    this.unloads += 1;
+    this.status = { state: "no_model" };
+  }
+
   async *generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterableIterator<GenerateEvent> {
+    if (request.id === "warmup00") {
+      this.warmups += 1;
+      yield { type: "done", reason: "length", stats: statsOf(request, 0) };
+      return;
+    }
     this.requests.push(request);
     this.active += 1;
     this.activePeak = Math.max(this.activePeak, this.active);
@@ -105,6 +147,7 @@ export class ScriptedEngine implements EngineClient {
       yield { type: "prefill", processed: request.promptIds.length, total: request.promptIds.length };
       while (reason === null) {
         if (script.stepMs !== undefined) await sleep(script.stepMs, ended);
+        if (this.failure !== null) throw new EngineError(this.failure);
         if (ended.aborted) {
           reason = "cancelled";
           break;
@@ -122,7 +165,8 @@ export class ScriptedEngine implements EngineClient {
           if (request.eosIds.includes(id)) reason = "stop";
           else if (produced >= request.maxNewTokens) reason = "length";
         }
-        if (ids.length > 0) yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: null };
+        if (ids.length > 0)
+          yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: script.round ?? null };
       }
       this.finished.push(request.id);
       yield { type: "done", reason, stats: statsOf(request, produced) };
@@ -130,6 +174,11 @@ export class ScriptedEngine implements EngineClient {
       this.active -= 1;
       if (reason === null || reason === "cancelled") this.cancelled.push(request.id);
     }
+  }
+
+  /** Every row that runs fails at its next step, as when the model goes. */
+  fail(error: WireError): void {
+    this.failure = error;
   }
 
   /** Every token is what plain decoding would have chosen, unless `replays` says otherwise. */
@@ -172,7 +221,7 @@ export function writes(text: string, extra: Partial<Script> = {}): Script {
   return { ids: [...new TextEncoder().encode(text), EOS], ...extra };
 }
 
-function statsOf(request: GenerateRequest, produced: number): RequestStats {
+export function statsOf(request: GenerateRequest, produced: number): RequestStats {
   return {
     mode: "baseline",
     seed: request.sampling.seed ?? "0",

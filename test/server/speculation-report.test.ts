@@ -1,16 +1,18 @@
 /** What `/health` and `/v1/models` say of how the loaded pair drafts. */
 import { expect, test } from "bun:test";
 import type { ModelInfo } from "../../src/engine/protocol.ts";
+import { readMemory } from "../../src/machine/system.ts";
 import { healthBody } from "../../src/server/health.ts";
 import { modelEntry } from "../../src/server/models.ts";
 import { DEFAULT_SERVER_OPTIONS } from "../../src/server/options.ts";
+import { ByteText } from "./byte-text.ts";
 import { SCRIPTED_MODEL } from "./scripted-engine.ts";
 
 function health(model: ModelInfo): Record<string, unknown> {
   const queue = { running: 0, waiting: 0 };
   return healthBody({
-    ...{ status: { state: "ready", model }, text: { warnings: [] }, counters: null, queue },
-    ...{ options: DEFAULT_SERVER_OPTIONS, uptimeSeconds: 1 },
+    ...{ status: { state: "ready", model }, text: new ByteText(), counters: null, queue },
+    ...{ options: DEFAULT_SERVER_OPTIONS, wish: null, memory: readMemory(), uptimeSeconds: 1 },
   });
 }
 

@@ -170,3 +170,53 @@ describe("errors after the headers", () => {
     });
   });
 });
+
+describe("where text came from", () => {
+  const round = { source: "lookup" as const, drafted: 3, accepted: 2, cap: 4, ms: 1 };
+  const spansIn = (chunks: readonly unknown[]) => chunks.flatMap((chunk) => at(chunk, "x_mlx_dspark", "spans") ?? []);
+
+  test("chat: spans sum up to the deltas, thoughts and answer alike, and only when asked for", async () => {
+    await using h = harness(() => writes("<think>ab\n</think>\n\nxé🦁y", { perStep: 3, round }));
+    const body = { messages: HI, stream: true, stream_options: { include_speculation: true } };
+    const chunks = dataLines(await (await h.post("/v1/chat/completions", body)).text());
+    for (const chunk of chunks) {
+      const delta = at(chunk, "choices", 0, "delta");
+      const text = String(at(delta, "reasoning_content") ?? at(delta, "content") ?? "");
+      const spans = spansIn([chunk]) as [number, string][];
+      expect(spans.reduce((sum, [length]) => sum + length, 0)).toBe(text.length);
+    }
+    // Of three bytes the first two were drafted; a character has the source of its last byte.
+    const story = "<think>ab\n</think>\n\nxé🦁y";
+    const shown = chunks.flatMap((chunk) => {
+      const delta = at(chunk, "choices", 0, "delta");
+      const text = String(at(delta, "reasoning_content") ?? at(delta, "content") ?? "");
+      let from = 0;
+      return (spansIn([chunk]) as [number, string][]).map(([length, source]) => {
+        from += length;
+        return [text.slice(from - length, from), source];
+      });
+    });
+    const expected = ["ab\n", "xé🦁y"].flatMap((part) =>
+      Array.from(part, (character) => {
+        const last = Buffer.byteLength(story.slice(0, story.indexOf(character) + character.length)) - 1;
+        return [character, last % 3 < 2 ? "l" : "t"];
+      }),
+    );
+    expect(shown.flatMap(([text, source]) => Array.from(String(text), (one) => [one, source]))).toEqual(expected);
+    const without = await (await h.post("/v1/chat/completions", { ...body, stream_options: {} })).text();
+    expect(without).not.toContain("spans");
+  });
+
+  test("completions: beside the request's id on the first chunk", async () => {
+    await using h = harness(() => writes("abc", { perStep: 4, round: { ...round, source: "drafter" } }));
+    const body = { prompt: "p", stream: true, stream_options: { include_speculation: true } };
+    const [first] = dataLines(await (await h.post("/v1/completions", body)).text());
+    expect(at(first, "x_mlx_dspark")).toEqual({
+      req: h.engine.requests[0]?.id,
+      spans: [
+        [2, "d"],
+        [1, "t"],
+      ],
+    });
+  });
+});

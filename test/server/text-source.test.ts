@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { RequestError } from "../../src/server/errors.ts";
 import { textSource } from "../../src/server/generation/text-source.ts";
 import { ChatTemplate, TextModel, TextTokenizer } from "../../src/text/index.ts";
+import { XML } from "../text/chat/templates.ts";
 
 const tokenizer = new TextTokenizer({
   tokenizer: JSON.parse(readFileSync(join(import.meta.dir, "../data/text/tok_qwen.json"), "utf8")),
@@ -52,6 +53,23 @@ describe("text source", () => {
     const detokenizer = text.detokenizer();
     expect(ids.map((id) => detokenizer.push(id)).join("") + detokenizer.flush()).toBe("Hello, 🦁!");
     expect(Array.from(text.encodeCompletion("Hello, 🦁!"))).toEqual(Array.from(ids));
+  });
+
+  test("what dialects ask of a template: calls, thoughts, effort, and where the reply begins", async () => {
+    const text = source(chatTemplate(XML));
+    expect(text).toMatchObject({
+      toolFormat: "xml",
+      reasoningForm: { kind: "tags", tags: { open: "<think>", close: "</think>" } },
+      supportsReasoningEffort: true,
+      thinkingDefault: true,
+    });
+    expect(text.tail(await text.encodeChat(hello, never))).toEndWith("<think>\n");
+    expect(text.tail(await text.encodeChat(hello, never, { enableThinking: false }))).toEndWith("</think>\n\n");
+    const messages = [...hello.messages, { role: "assistant" as const, content: "Well, " }];
+    expect(text.tail(await text.encodeChat({ messages }, never, { continueFinal: true }))).toEndWith("Well, ");
+    const refused = await refusal(text.encodeChat(hello, never, { continueFinal: true }));
+    expect(refused).toMatchObject({ status: 400, param: "messages" });
+    expect(source(null)).toMatchObject({ toolFormat: null, supportsReasoningEffort: false, thinkingDefault: false });
   });
 
   test("no template, and a template that throws, are 400s about the messages", async () => {

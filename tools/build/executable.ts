@@ -37,6 +37,17 @@ function packed(file: string, path: string): EmbeddedFile {
   return { path, source, compression: "zstd", bytes: bytes.byteLength, sha256: hash };
 }
 
+/** What is built, as a report should name it. */
+function commit(): string | null {
+  const git = (...words: readonly string[]) => {
+    const { exitCode, stdout } = Bun.spawnSync(["git", ...words], { cwd: root, stderr: "ignore" });
+    return exitCode === 0 ? stdout.toString().trim() : null;
+  };
+  if (Bun.which("git") === null) return null;
+  const head = git("rev-parse", "--short=12", "HEAD");
+  return head === null ? null : `${head}${git("status", "--porcelain", "--untracked-files=no") === "" ? "" : "+"}`;
+}
+
 function embeddedFiles(platform: Platform): EmbeddedFiles {
   const folder = platform.native;
   const names = readdirSync(folder, { recursive: true, withFileTypes: true });
@@ -56,6 +67,7 @@ function embeddedFiles(platform: Platform): EmbeddedFiles {
     return [id, names.map((name) => packed(join(root, place, name), name))];
   });
   return {
+    commit: commit(),
     nativeVersion: `${version}-${contents.slice(0, 8)}`,
     native,
     models: Object.fromEntries(models),

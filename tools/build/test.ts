@@ -2,7 +2,7 @@
  * Runs the named suites one after the other, adds up their counts, and ends with "N passed, N failed" alone on a line.
  * Exit code 0 only when every suite ran and nothing failed; a suite that dies counts as a failure.
  *
- * Usage: bun tools/build/test.ts check|unit|native|sanitized|e2e|macos …
+ * Usage: bun tools/build/test.ts check|unit|native|sanitized|e2e|clients|macos …
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -17,6 +17,8 @@ interface Count {
 /** Tests of what is checked in, which need no build. */
 const STATIC_TESTS = ["test/architecture/", "test/bindings.test.ts"];
 const E2E_TESTS = "test/e2e/";
+/** They drive programs that `tools/setup/clients.ts` has installed. */
+const CLIENT_TESTS = "test/clients/";
 const MACOS_TEST = "test/e2e/macos-executable.test.ts";
 /** Generous: the machine may be busy, and a hang is still found. */
 const TEST_TIMEOUT_MS = 120_000;
@@ -129,7 +131,7 @@ const SUITES: Readonly<Record<string, () => Count>> = {
   // made fail on purpose stays in it. One that was ended is tried once more.
   unit: () =>
     allTests
-      .filter((file) => !isStatic(file) && !file.startsWith(E2E_TESTS))
+      .filter((file) => !isStatic(file) && !file.startsWith(E2E_TESTS) && !file.startsWith(CLIENT_TESTS))
       .map((file) => {
         const name = file.replaceAll("/", "-");
         const count = bunTest(name, [file]);
@@ -150,6 +152,11 @@ const SUITES: Readonly<Record<string, () => Count>> = {
     bunTest(
       "e2e",
       allTests.filter((file) => file.startsWith(E2E_TESTS)),
+    ),
+  clients: () =>
+    bunTest(
+      "clients",
+      allTests.filter((file) => file.startsWith(CLIENT_TESTS)),
     ),
   macos: () => bunTest("macos", [MACOS_TEST]),
 };

@@ -1,6 +1,8 @@
 /** Running the tools that set-up and build need, with an error that says how to get a missing one. */
 
 const HOW_TO_GET: Readonly<Record<string, string>> = {
+  node: "install Node.js 20 or newer (Debian: apt-get install nodejs npm)",
+  npm: "install npm (Debian: apt-get install npm)",
   python3: "install Python 3 with pip (Debian: apt-get install python3 python3-pip; macOS: xcode-select --install)",
   cargo: "install Rust's cargo (Debian: apt-get install cargo; or rustup)",
   cmake: "install CMake 3.16 or newer (Debian: apt-get install cmake; or pip install cmake)",

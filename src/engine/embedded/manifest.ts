@@ -15,6 +15,8 @@ export interface EmbeddedFile {
 }
 
 export interface EmbeddedFiles {
+  /** Of the tree that it was built from, with a `+` when that had changes; null: it was no repository. */
+  readonly commit: string | null;
   /** Names the folder of the unpacked libraries: the release, and a hash of what is in it. */
   readonly nativeVersion: string;
   readonly native: readonly EmbeddedFile[];

@@ -4,8 +4,10 @@
  * anything reaches the engine. Pure: the same request, model and options give the same job, up to its ids.
  */
 import type { GenerateRequest, ModelInfo, SamplingParams } from "../../engine/protocol.ts";
+import { PLAIN_REPLY, type ReplyForm } from "../../text/index.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
+import { chatPrompt, type ReplyDefaults } from "./chat-prompt.ts";
 import type { GenerationRequest } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
@@ -29,12 +31,18 @@ export interface GenerationJob {
   readonly stops: readonly string[];
   /** Ids whose text never shows, whether or not they end the row. */
   readonly silentIds: ReadonlySet<number>;
+  /** What the replies' text is read as. */
+  readonly reply: ReplyForm;
+  /** A reply ends with its first call. */
+  readonly oneCall: boolean;
+  /** Pieces of text say who proposed them. */
+  readonly tellSources: boolean;
 }
 
 export interface JobContext {
   readonly model: ModelInfo;
   readonly text: TextSource;
-  readonly options: Pick<ServerOptions, "defaultMaxTokens" | "maxTokensCap" | "samplingDefaults">;
+  readonly options: Pick<ServerOptions, "defaultMaxTokens" | "maxTokensCap" | "samplingDefaults"> & ReplyDefaults;
   /** Aborted when the client is gone. */
   readonly signal: AbortSignal;
   /** Source of fresh request ids, injectable for tests. */
@@ -45,7 +53,8 @@ export interface JobContext {
 export async function prepareJob(request: GenerationRequest, context: JobContext): Promise<GenerationJob> {
   const { model, text, options } = context;
   const newId = context.newId ?? randomRequestId;
-  const prompts = await encodePrompts(request, context);
+  checkFormat(request);
+  const { prompts, reply } = await readPrompts(request, context);
   const choiceCount = prompts.length * request.n;
   if (choiceCount > CHOICES_MAX) {
     throw invalidRequest(request.promptParam, `at most ${CHOICES_MAX} choices per request, got ${choiceCount}`);
@@ -82,16 +91,46 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
     });
   });
   const id = rows[0]?.request.id ?? newId();
-  return { id, model, rows, choiceCount, prompts, stops: request.stops, silentIds: new Set(eosIds) };
+  const oneCall = !request.toolPolicy.parallel;
+  const { stops, tellSources = false } = request;
+  return { id, model, rows, choiceCount, prompts, stops, silentIds: new Set(eosIds), reply, oneCall, tellSources };
 }
 
-async function encodePrompts(
-  { prompt, promptParam }: GenerationRequest,
-  { model, text, signal }: JobContext,
+/** No format can be held yet: free text in place of what was asked for would be a lie. */
+function checkFormat({ format, formatParam }: GenerationRequest): void {
+  if (format === null) return;
+  const isNamed = format.kind === "json_object" || format.kind === "json_schema";
+  const what = isNamed ? `${formatParam} '${format.kind}'` : `'${formatParam}'`;
+  throw invalidRequest(formatParam, `${what} is not supported by this server`);
+}
+
+/** Ids of the request's prompts; rejects with `RequestError` 400. */
+export async function encodePrompts(
+  request: GenerationRequest,
+  context: JobContext,
 ): Promise<readonly (readonly number[])[]> {
+  return (await readPrompts(request, context)).prompts;
+}
+
+interface ReadPrompts {
+  readonly prompts: readonly (readonly number[])[];
+  readonly reply: ReplyForm;
+}
+
+async function readPrompts(request: GenerationRequest, context: JobContext): Promise<ReadPrompts> {
+  if (request.prompt.kind === "chat") {
+    const { ids, reply } = await chatPrompt(request.prompt, request, context);
+    return { prompts: [ids], reply };
+  }
+  return { prompts: rawPrompts(request.prompt, request.promptParam, context), reply: PLAIN_REPLY };
+}
+
+function rawPrompts(
+  prompt: Exclude<GenerationRequest["prompt"], { kind: "chat" }>,
+  promptParam: string,
+  { model, text }: JobContext,
+): readonly (readonly number[])[] {
   switch (prompt.kind) {
-    case "chat":
-      return [await text.encodeChat(prompt.conversation, signal)];
     case "texts":
       return prompt.texts.map((one) => text.encodeCompletion(one));
     case "ids":

@@ -11,10 +11,12 @@ export interface TokenUsage {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
+  /** Those of them that were thoughts. */
+  readonly reasoningTokens: number;
 }
 
 /** What a finished choice tells about its row. */
-export type FinishedChoice = Pick<ChoiceResult, "choice" | "completionTokens" | "stats">;
+export type FinishedChoice = Pick<ChoiceResult, "choice" | "completionTokens" | "reasoningTokens" | "stats">;
 
 /** Usage of the whole request. */
 export function usageOf(job: GenerationJob, finished: readonly FinishedChoice[]): TokenUsage {
@@ -31,6 +33,7 @@ export function usageOf(job: GenerationJob, finished: readonly FinishedChoice[])
     promptTokens: job.prompts.reduce((sum, ids) => sum + ids.length, 0),
     cachedTokens,
     completionTokens: finished.reduce((sum, f) => sum + f.completionTokens, 0),
+    reasoningTokens: finished.reduce((sum, f) => sum + f.reasoningTokens, 0),
   };
 }
 
@@ -96,6 +99,7 @@ export function choiceReport(job: GenerationJob, finished: FinishedChoice): Reco
     promptTokens: row?.request.promptIds.length ?? 0,
     cachedTokens: finished.stats.cachedTokens,
     completionTokens: finished.completionTokens,
+    reasoningTokens: finished.reasoningTokens,
   };
   return reportBlock(job.id, usage, [finished]);
 }

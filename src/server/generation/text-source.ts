@@ -12,9 +12,13 @@ export function textSource(model: TextModel, log: (line: string) => void): TextS
   return {
     eosIds: model.eosIds,
     warnings: model.warnings,
-    encodeChat: async (conversation, signal) => {
+    toolFormat: model.callFamily,
+    reasoningForm: model.reasoningForm,
+    supportsReasoningEffort: (model.template?.traits.effort ?? null) !== null,
+    thinkingDefault: model.template?.traits.thinkingDefault ?? false,
+    encodeChat: async (conversation, signal, options = {}) => {
       try {
-        return idsOf(await model.encodeChat(conversation, {}, signal));
+        return idsOf(await model.encodeChat(conversation, options, signal));
       } catch (error) {
         if (signal.aborted) throw clientClosed();
         throw clientError(error, "messages");
@@ -28,6 +32,7 @@ export function textSource(model: TextModel, log: (line: string) => void): TextS
       }
     },
     detokenizer: () => model.detokenizer(),
+    tail: (ids) => model.tail(ids),
     tokenBytes: (id) => model.tokenBytes(id),
   };
 }

@@ -42,6 +42,31 @@ export function checkHost(request: Request, options: Pick<ServerOptions, "loopba
   });
 }
 
+/**
+ * Throws 403 for a page that may not administer the server: any origin but the server's own, loopback, and those that
+ * were named. `*` names none: it lets pages read answers, not change what answers.
+ */
+export function checkAdminOrigin(request: Request, { corsOrigins }: Pick<ServerOptions, "corsOrigins">): void {
+  const origin = request.headers.get("origin");
+  if (origin === null || originAllowed(origin, corsOrigins) || isOwnOrigin(origin, request)) return;
+  throw new RequestError({
+    status: 403,
+    type: "permission_error",
+    message: "this origin may not administer the server; name it with --cors-origin to allow it",
+  });
+}
+
+/** The page that the server itself has sent. */
+function isOwnOrigin(origin: string, request: Request): boolean {
+  const host = request.headers.get("host");
+  return host !== null && origin === `http://${host}`;
+}
+
+/** True for a client on this machine. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && (address === "::1" || /^(?:::ffff:)?127\./.test(address));
+}
+
 /** The name of a `Host` header or authority, lower case, without the port. */
 function hostName(authority: string): string {
   return authority.toLowerCase().replace(/:\d*$/, "");

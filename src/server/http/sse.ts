@@ -10,9 +10,28 @@ export class SseFrame {
   }
 }
 
+/** What some clients take for the end of a line, though the standard of event streams does not. */
+const LINE_ENDS = /[\u0085\u2028\u2029]/g;
+
+function jsonLine(value: unknown): string {
+  const text = JSON.stringify(value);
+  if (text.search(LINE_ENDS) < 0) return text;
+  return text.replace(LINE_ENDS, (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /** `data: <json>`. JSON text has no raw newline, so one line is enough. */
 export function dataFrame(value: unknown): SseFrame {
-  return new SseFrame(`data: ${JSON.stringify(value)}\n\n`);
+  return new SseFrame(`data: ${jsonLine(value)}\n\n`);
+}
+
+/** Each object as one data frame. */
+export function dataFrames(chunks: readonly object[]): SseFrame[] {
+  return chunks.map(dataFrame);
+}
+
+/** `event: <type>` and `data: <json>`: some SDKs ignore events without the first line. */
+export function eventFrame(type: string, value: unknown): SseFrame {
+  return new SseFrame(`event: ${type}\ndata: ${jsonLine(value)}\n\n`);
 }
 
 export const DONE_FRAME = new SseFrame("data: [DONE]\n\n");

@@ -1,6 +1,7 @@
 /** What both OpenAI answers share: their head (id, time, model), usage, and the finish reason of a choice. */
+import { hexId } from "../dialect/fresh-id.ts";
 import { notReady } from "../errors.ts";
-import type { ChoiceEndReason } from "../generation/events.ts";
+import type { ChoiceEndReason, ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
 import type { TokenUsage } from "../generation/report.ts";
 import type { TextSource } from "../generation/text.ts";
@@ -22,8 +23,7 @@ export function answerContext(
   delivery: Delivery,
   text: Pick<TextSource, "tokenBytes">,
 ): AnswerContext {
-  const id = `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`;
-  return { id, created: Math.floor(Date.now() / 1000), job, delivery, text };
+  return { id: hexId(`${prefix}-`), created: Math.floor(Date.now() / 1000), job, delivery, text };
 }
 
 export function head(context: AnswerContext, object: string) {
@@ -37,7 +37,7 @@ export function usageBody(usage: TokenUsage) {
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
-    completion_tokens_details: { reasoning_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
   };
 }
 
@@ -45,7 +45,16 @@ export function usageBody(usage: TokenUsage) {
  * A choice that was cut from outside has no finish reason: the answer fails. A lost client is not there to read it,
  * so the words are those for the other cause.
  */
-export function finishReason(reason: ChoiceEndReason): "stop" | "length" {
+export function finishReason(reason: ChoiceEndReason): Exclude<ChoiceEndReason, "cancelled"> {
   if (reason === "cancelled") throw notReady("the server is shutting down");
   return reason;
+}
+
+/**
+ * Of a chunk with text, where the text came from: `[UTF-16 length, letter]`, with the letters of web.md §2 (d: drafter,
+ * l: lookup, f: forced by a grammar, t: the target itself). Null for others, and when nobody asked.
+ */
+export function spansOf(event: ChoiceEvent): { readonly spans: (readonly [number, string])[] } | null {
+  if (!("spans" in event) || event.spans === undefined) return null;
+  return { spans: event.spans.map(([length, source]) => [length, source.charAt(0)]) };
 }

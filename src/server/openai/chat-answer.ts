@@ -2,9 +2,10 @@
  * Chat completions on the wire, unstreamed and streamed, from the same events (http-openai.md §3, §4). Pure: events
  * in, objects out; the caller frames and sends them.
  */
-import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
+import { callId } from "../dialect/fresh-id.ts";
+import type { ChoiceEvent, ChoiceResult, ReadCall } from "../generation/events.ts";
 import { choiceReport, type FinishedChoice, reportBlock, usageOf } from "../generation/report.ts";
-import { type AnswerContext, finishReason, head, usageBody } from "./answer.ts";
+import { type AnswerContext, finishReason, head, spansOf, usageBody } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
 
 /** The whole answer. */
@@ -15,7 +16,7 @@ export function chatAnswer(context: AnswerContext, results: readonly ChoiceResul
     ...head(context, "chat.completion"),
     choices: results.map((result) => ({
       index: result.choice,
-      message: { role: "assistant", content: result.text, refusal: null },
+      message: message(result),
       logprobs: delivery.logprobs ? chatLogprobs(result.tokens, text) : null,
       finish_reason: finishReason(result.reason),
       ...(delivery.returnTokenIds && { token_ids: result.tokens.map((token) => token.id) }),
@@ -24,6 +25,22 @@ export function chatAnswer(context: AnswerContext, results: readonly ChoiceResul
     ...(delivery.returnTokenIds && { prompt_token_ids: Array.from(job.prompts[0] ?? []) }),
     x_mlx_dspark: reportBlock(job.id, usage, results),
   };
+}
+
+/** `content` is null only where calls stand in its place; what is empty is left out. */
+function message({ text, reasoning, calls }: ChoiceResult) {
+  return {
+    role: "assistant",
+    content: text === "" && calls.length > 0 ? null : text,
+    refusal: null,
+    ...(reasoning !== "" && { reasoning_content: reasoning }),
+    ...(calls.length > 0 && { tool_calls: calls.map(callBody) }),
+  };
+}
+
+function callBody(call: ReadCall) {
+  const { name, arguments: text } = call;
+  return { id: callId("call_"), type: "function", function: { name, arguments: text } };
 }
 
 /** Chunks of a streamed answer, in the order of http-openai.md §4. */
@@ -44,10 +61,21 @@ export class ChatChunks {
   }
 
   push(event: ChoiceEvent): object[] {
-    if (event.type === "text") return [this.chunk([this.choice(event, { content: event.text }, null)])];
-    this.finished.push(event);
-    const choice = this.choice(event, {}, finishReason(event.reason));
-    return [this.chunk([choice], { x_mlx_dspark: choiceReport(this.context.job, event) })];
+    switch (event.type) {
+      case "reasoning":
+        return [this.text(event, { reasoning_content: event.text })];
+      case "text":
+        return [this.text(event, { content: event.text })];
+      case "call": {
+        const call = { index: event.call.index, ...callBody(event.call) };
+        return [this.chunk([this.choice(event, { tool_calls: [call] }, null)])];
+      }
+      case "end": {
+        this.finished.push(event);
+        const choice = this.choice(event, {}, finishReason(event.reason));
+        return [this.chunk([choice], { x_mlx_dspark: choiceReport(this.context.job, event) })];
+      }
+    }
   }
 
   /** A real chunk, not a comment: clients' idle timers look at chunks (http-openai.md §1). */
@@ -61,7 +89,12 @@ export class ChatChunks {
     return [{ ...head(this.context, "chat.completion.chunk"), choices: [], usage }];
   }
 
-  private choice(event: ChoiceEvent, delta: object, finish: "stop" | "length" | null) {
+  private text(event: ChoiceEvent, delta: object): object {
+    const spans = spansOf(event);
+    return this.chunk([this.choice(event, delta, null)], { ...(spans !== null && { x_mlx_dspark: spans }) });
+  }
+
+  private choice(event: ChoiceEvent, delta: object, finish: ReturnType<typeof finishReason> | null) {
     const { delivery, text } = this.context;
     const shown = event.tokens.some((token) => token.visible);
     return {
@@ -74,11 +107,10 @@ export class ChatChunks {
   }
 
   private chunk(choices: readonly object[], extra: object = {}): object {
-    return {
-      ...head(this.context, "chat.completion.chunk"),
-      choices,
-      ...(this.context.delivery.includeUsage && { usage: null }),
-      ...extra,
-    };
+    // Filled in place: each token makes one.
+    const chunk: Record<string, unknown> = head(this.context, "chat.completion.chunk");
+    chunk.choices = choices;
+    if (this.context.delivery.includeUsage) chunk.usage = null;
+    return Object.assign(chunk, extra);
   }
 }

@@ -1,29 +1,27 @@
 /** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
 import { type Static, Type as t } from "@sinclair/typebox";
 import type { Message, ToolCall } from "../../text/index.ts";
+import { deeperThan, NESTING_MAX } from "../dialect/depth.ts";
+import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
-import { deeperThan, NESTING_MAX } from "./depth.ts";
-import { clip } from "./fields.ts";
-
-const partSchema = t.Union([t.String(), t.Object({ type: t.String(), text: t.Optional(t.Unknown()) })]);
+import { nullable } from "./nullable.ts";
+import { contentText, partSchema } from "./parts.ts";
 
 const toolCallSchema = t.Object({
-  id: t.Optional(t.Union([t.String(), t.Null()])),
-  type: t.Optional(t.Union([t.String(), t.Null()])),
+  id: nullable(t.String()),
+  type: nullable(t.String()),
   function: t.Object({ name: t.String(), arguments: t.Optional(t.Unknown()) }),
 });
-
-const optionalText = t.Optional(t.Union([t.String(), t.Null()]));
 
 export const messageSchema = t.Object({
   role: t.String({ description: "system, developer, user, assistant or tool" }),
   content: t.Optional(
     t.Union([t.String(), t.Null(), t.Array(partSchema)], { "x-must-be": "a string, null or a list of content parts" }),
   ),
-  name: optionalText,
-  reasoning_content: optionalText,
-  reasoning: optionalText,
-  tool_call_id: optionalText,
+  name: nullable(t.String()),
+  reasoning_content: nullable(t.String()),
+  reasoning: nullable(t.String()),
+  tool_call_id: nullable(t.String()),
   tool_calls: t.Optional(t.Union([t.Array(toolCallSchema), t.Null()], { "x-must-be": "a list of tool calls" })),
 });
 
@@ -72,20 +70,4 @@ function toolCall(body: Static<typeof toolCallSchema>, index: number, at: string
   // Some clients send the value itself instead of its JSON text.
   const text = typeof given === "string" ? given : JSON.stringify(given ?? {});
   return { id: body.id ?? `call_${index}`, name, arguments: text };
-}
-
-/** Text parts joined by newlines; a part's data is never echoed. */
-function contentText(content: string | readonly Static<typeof partSchema>[], at: string): string {
-  if (typeof content === "string") return content;
-  return content
-    .map((part, index) => {
-      if (typeof part === "string") return part;
-      if (part.type !== "text") {
-        const message = `content part '${clip(part.type)}' is not supported: the loaded model reads text only`;
-        throw invalidRequest(`${at}[${index}].type`, message);
-      }
-      if (typeof part.text !== "string") throw invalidRequest(`${at}[${index}].text`, `a text part needs 'text'`);
-      return part.text;
-    })
-    .join("\n");
 }

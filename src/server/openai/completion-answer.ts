@@ -2,7 +2,7 @@
 import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
 import { choiceReport, type FinishedChoice, reportBlock, usageOf } from "../generation/report.ts";
-import { type AnswerContext, finishReason, head, usageBody } from "./answer.ts";
+import { type AnswerContext, finishReason, head, spansOf, usageBody } from "./answer.ts";
 import { completionLogprobs } from "./logprobs.ts";
 
 /** The whole answer. */
@@ -35,10 +35,10 @@ export class CompletionChunks {
   constructor(private readonly context: AnswerContext) {}
 
   push(event: ChoiceEvent): object[] {
-    if (event.type === "text") return [this.chunk(event, event.text, null, {})];
+    if (event.type === "text") return [this.chunk(event, event.text, null, spansOf(event))];
+    if (event.type !== "end") return [];
     this.finished.push(event);
-    const report = { x_mlx_dspark: choiceReport(this.context.job, event) };
-    return [this.chunk(event, "", finishReason(event.reason), report)];
+    return [this.chunk(event, "", finishReason(event.reason), choiceReport(this.context.job, event))];
   }
 
   close(): object[] {
@@ -47,7 +47,12 @@ export class CompletionChunks {
     return [{ ...head(this.context, "text_completion"), choices: [], usage }];
   }
 
-  private chunk(event: ChoiceEvent, text: string, finish: "stop" | "length" | null, extra: object): object {
+  private chunk(
+    event: ChoiceEvent,
+    text: string,
+    finish: ReturnType<typeof finishReason> | null,
+    told: object | null,
+  ): object {
     const { job, delivery, text: tokens } = this.context;
     const opening = !this.opened.has(event.choice);
     this.opened.add(event.choice);
@@ -60,14 +65,13 @@ export class CompletionChunks {
       ...(delivery.returnTokenIds && opening && { prompt_token_ids: promptIdsOf(job, event.choice) }),
       ...(delivery.returnTokenIds && { token_ids: event.tokens.map((token) => token.id) }),
     };
-    const reference = this.first ? { x_mlx_dspark: { req: job.id } } : {};
+    const reference = this.first ? { req: job.id } : null;
     this.first = false;
     return {
       ...head(this.context, "text_completion"),
       choices: [choice],
       ...(delivery.includeUsage && { usage: null }),
-      ...reference,
-      ...extra,
+      ...((reference ?? told) !== null && { x_mlx_dspark: { ...reference, ...told } }),
     };
   }
 }

@@ -4,8 +4,11 @@
  * Elysia's `t.Integer` also takes integers written as strings, which this API does not.
  */
 import { type Static, Type as t } from "@sinclair/typebox";
+import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
-import type { GenerationRequest } from "../generation/request.ts";
+import { type GenerationRequest, NO_REASONING, NO_TOOLS } from "../generation/request.ts";
+import { formatFields, formatOf } from "./format.ts";
+import { nullable } from "./nullable.ts";
 
 /** Longest list of stop strings; OpenAI documents 4, more are accepted (http-openai.md §2). */
 const STOPS_MAX = 16;
@@ -15,8 +18,8 @@ export const sharedFields = {
   stream: t.Optional(t.Boolean()),
   stream_options: t.Optional(
     t.Object({
-      include_usage: t.Optional(t.Union([t.Boolean(), t.Null()])),
-      include_speculation: t.Optional(t.Union([t.Boolean(), t.Null()])),
+      include_usage: nullable(t.Boolean()),
+      include_speculation: nullable(t.Boolean({ description: "Chunks say which draft source their text came from." })),
     }),
   ),
   max_tokens: t.Optional(t.Integer({ minimum: 1 })),
@@ -41,10 +44,7 @@ export const sharedFields = {
   n: t.Optional(t.Integer({ minimum: 1, maximum: 8 })),
   ignore_eos: t.Optional(t.Boolean({ description: "No end-of-sequence token ends the text." })),
   return_token_ids: t.Optional(t.Boolean({ description: "Adds prompt_token_ids and token_ids to the answer." })),
-  response_format: t.Optional(t.Object({ type: t.String() })),
-  grammar: t.Optional(t.Unknown()),
-  regex: t.Optional(t.Unknown()),
-  choice: t.Optional(t.Unknown()),
+  ...formatFields,
 };
 
 const sharedSchema = t.Object(sharedFields);
@@ -64,7 +64,10 @@ type SharedRequest = Omit<GenerationRequest, "prompt" | "promptParam" | "maxToke
 
 /** The fields of `GenerationRequest` that both routes fill the same way; throws 400 for what cannot be honoured. */
 export function sharedRequest(body: SharedBody): SharedRequest {
-  refuseUnsupported(body);
+  const wanted = formatOf(body);
+  if (wanted.format !== null && body.ignore_eos === true) {
+    throw invalidRequest("ignore_eos", `'ignore_eos' cannot be combined with '${wanted.formatParam}'`);
+  }
   return {
     temperature: body.temperature,
     topP: body.top_p,
@@ -78,20 +81,11 @@ export function sharedRequest(body: SharedBody): SharedRequest {
     stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
     n: body.n ?? 1,
     ignoreEos: body.ignore_eos ?? false,
+    tellSources: body.stream_options?.include_speculation ?? false,
+    toolPolicy: NO_TOOLS,
+    reasoning: NO_REASONING,
+    ...wanted,
   };
-}
-
-/** Known fields that this build cannot honour are refused, never ignored. */
-function refuseUnsupported(body: SharedBody): void {
-  if (body.response_format !== undefined && body.response_format.type !== "text") {
-    throw unsupported("response_format", `response_format '${clip(body.response_format.type)}'`);
-  }
-  for (const field of ["grammar", "regex", "choice"] as const) {
-    if (body[field] !== undefined) throw unsupported(field, `'${field}'`);
-  }
-  if (body.stream_options?.include_speculation === true) {
-    throw unsupported("stream_options.include_speculation", "'stream_options.include_speculation'");
-  }
 }
 
 export function unsupported(param: string, what: string): Error {
@@ -104,9 +98,4 @@ function logitBias(bias: SharedBody["logit_bias"]): (readonly [number, number])[
       throw invalidRequest("logit_bias", `'logit_bias' key '${clip(key)}' is not a token id`);
     return [Number(key), value] as const;
   });
-}
-
-/** A client's word for an error message, kept short. */
-export function clip(text: string): string {
-  return text.length <= 40 ? text : `${text.slice(0, 40)}…`;
 }

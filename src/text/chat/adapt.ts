@@ -3,16 +3,23 @@
  * family's syntax as the assistant's text, results as a user turn. This happens after callers' strings were guarded,
  * so the markup written here is the program's own and counts as such.
  */
-import { writeCalls } from "./call-syntax.ts";
+import { type CallFamily, writeCalls } from "./call-syntax.ts";
 import type { Message, ToolMessage } from "./messages.ts";
 import { joinNeighbours, joinTexts } from "./neighbours.ts";
 import type { TemplateTraits } from "./traits.ts";
 
-/** The messages as this template can render them; the same array if there is nothing to change. */
-export function adaptMessages(messages: readonly Message[], traits: TemplateTraits): readonly Message[] {
+/**
+ * The messages as this template can render them; the same array if there is nothing to change.
+ * @param family whose syntax calls are written in
+ */
+export function adaptMessages(
+  messages: readonly Message[],
+  traits: TemplateTraits,
+  family: CallFamily | null = traits.callFamily,
+): readonly Message[] {
   let adapted = messages;
   if (!traits.supportsSystem && adapted.some(({ role }) => role === "system")) adapted = systemIntoUser(adapted);
-  if (!traits.rendersToolCalls) adapted = callsIntoText(adapted, traits);
+  if (!traits.rendersToolCalls) adapted = callsIntoText(adapted, family ?? "hermes");
   if (!traits.rendersToolResults && adapted.some(({ role }) => role === "tool")) adapted = resultsIntoUser(adapted);
   return adapted === messages || traits.acceptsNeighbours ? adapted : joinNeighbours(adapted);
 }
@@ -27,12 +34,12 @@ function systemIntoUser(messages: readonly Message[]): Message[] {
   );
 }
 
-function callsIntoText(messages: readonly Message[], traits: TemplateTraits): readonly Message[] {
+function callsIntoText(messages: readonly Message[], family: CallFamily): readonly Message[] {
   if (!messages.some((message) => message.role === "assistant" && message.toolCalls !== undefined)) return messages;
   return messages.map((message) => {
     if (message.role !== "assistant" || message.toolCalls === undefined) return message;
     const { toolCalls, ...rest } = message;
-    const calls = writeCalls(traits.callFamily ?? "hermes", toolCalls);
+    const calls = writeCalls(family, toolCalls);
     return { ...rest, content: message.content === "" ? calls : `${message.content}\n${calls}` };
   });
 }

@@ -18,6 +18,29 @@ export function callFamilyOf(templateText: string): CallFamily | null {
   return has("<tool_call>") ? "hermes" : null;
 }
 
+/** The family of a model whose template names no markers, by what its vocabulary holds. */
+export function callFamilyOfVocabulary(has: (token: string) => boolean): CallFamily | null {
+  return has("<|tool_call_start|>") ? "lfm2" : null;
+}
+
+/** How a call of this tool begins, up to where its arguments follow. */
+export function callOpening(family: CallFamily, tool: string): string {
+  switch (family) {
+    case "hermes":
+      return `<tool_call>\n{"name": ${JSON.stringify(tool)}, "arguments": `;
+    case "xml":
+      return `<tool_call>\n<function=${tool}>\n`;
+    case "gemma4":
+      return `<|tool_call>call:${tool}{`;
+    case "muse":
+      return ` to=${tool}<|message|><atem:function_calls>\n<atem:invoke name="${tool}">\n`;
+    case "minicpm5":
+      return `<function name="${tool}">`;
+    case "lfm2":
+      return `<|tool_call_start|>[${tool}(`;
+  }
+}
+
 /** Mappings and lists as JSON, anything else as Python's `str`. */
 const PLAIN =
   "{% macro plain(v) %}{{ v|tojson if v is mapping or (v is iterable and v is not string) else v }}{% endmacro %}";

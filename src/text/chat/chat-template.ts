@@ -6,6 +6,7 @@ import { TemplateError } from "../jinja/errors.ts";
 import { compileTemplate, type Template } from "../jinja/template.ts";
 import { type SpecialTokens, specialTokensOf } from "../tokenizer-files.ts";
 import { adaptMessages } from "./adapt.ts";
+import { type CallFamily, callOpening } from "./call-syntax.ts";
 import { effortOf, nearestEffort } from "./effort.ts";
 import { type Conversation, type Message, mapConversationStrings } from "./messages.ts";
 import { type LooseConversation, normalizeConversation } from "./normalize.ts";
@@ -22,6 +23,10 @@ export interface RenderOptions {
   readonly reasoningEffort?: string;
   /** The last message is an assistant's that the model continues: the prompt ends right behind its content. */
   readonly continueFinal?: boolean;
+  /** Syntax of calls where the template does not render them; absent: the template's own family. */
+  readonly callFamily?: CallFamily | null;
+  /** The assistant's turn begins with a call of this tool (its place in the conversation's tools), in `callFamily`. */
+  readonly openCallOf?: number;
 }
 
 export class ChatTemplate {
@@ -73,11 +78,15 @@ export class ChatTemplate {
 
   /** The prompt. Throws `TemplateError` when the template refuses the conversation. */
   render(conversation: Conversation, options: RenderOptions = {}): string {
-    const adapted = { ...conversation, messages: adaptMessages(conversation.messages, this.traits) };
+    const { callFamily = this.traits.callFamily } = options;
+    const adapted = { ...conversation, messages: adaptMessages(conversation.messages, this.traits, callFamily) };
     const switches = this.#switches(conversation, options);
     if (options.continueFinal === true) return this.#renderUpToContent(adapted, switches);
     const text = this.#renderPlain(adapted, switches);
-    return switches.addGenerationPrompt ? this.#closeThinking(text, switches) : text;
+    if (!switches.addGenerationPrompt) return text;
+    const tool = options.openCallOf === undefined ? undefined : conversation.tools?.[options.openCallOf];
+    const call = tool === undefined || callFamily === null ? "" : callOpening(callFamily, tool.name);
+    return this.#closeThinking(text, switches) + call;
   }
 
   #switches(conversation: Conversation, options: RenderOptions): Switches {

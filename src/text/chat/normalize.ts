@@ -37,7 +37,8 @@ export interface LooseConversation {
   readonly kwargs?: Readonly<Record<string, unknown>>;
 }
 
-const DEFAULT_TAGS: ThinkingTags = { open: "<think>", close: "</think>" };
+/** Of models whose template names none. */
+export const DEFAULT_TAGS: ThinkingTags = { open: "<think>", close: "</think>" };
 
 /** The conversation in the internal form, as this template needs it. */
 export function normalizeConversation(given: LooseConversation, traits: TemplateTraits): Conversation {

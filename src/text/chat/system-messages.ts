@@ -15,7 +15,10 @@ export function placeSystemMessages(messages: readonly Message[]): Message[] {
   return [{ role: "system", content: joinTexts(...head.map(({ content }) => content)) }, ...others];
 }
 
-/** Reminders go behind the preceding user turn, else in front of the next one, else they are a turn of their own. */
+/**
+ * Reminders go behind the preceding user turn, else in front of the next one. Where an answer or nothing follows they
+ * are a turn of their own: moved behind an answer they would change what was rendered before it.
+ */
 function placeReminders(messages: readonly Message[]): Message[] {
   const placed: Message[] = [];
   let waiting: string[] = [];
@@ -28,6 +31,9 @@ function placeReminders(messages: readonly Message[]): Message[] {
       } else waiting.push(reminder);
     } else if (message.role === "user" && waiting.length > 0) {
       placed.push({ ...message, content: joinTexts(...waiting, message.content) });
+      waiting = [];
+    } else if (message.role === "assistant" && waiting.length > 0) {
+      placed.push({ role: "user", content: joinTexts(...waiting) }, message);
       waiting = [];
     } else placed.push(message);
   }

@@ -146,6 +146,7 @@ describe("where it is unpacked", () => {
     const [large, small] = files;
     if (large === undefined || small === undefined) throw new Error("the fixture has two files");
     manifest = {
+      commit: null,
       nativeVersion: "9.9.9-beef",
       native: [small],
       models: { tiny: { ...large, path: "tiny.gguf" } },

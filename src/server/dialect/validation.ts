@@ -3,10 +3,10 @@
  * scalars only, so that a picture's data or a long text is never echoed). It runs before Elysia's own check of the
  * same schema, whose error spells out the whole body: seconds, or the end of the stack, for a deeply nested one.
  */
-import type { TSchema } from "@sinclair/typebox";
+import type { Static, TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { invalidRequest, type RequestError } from "../errors.ts";
-import { clip } from "./fields.ts";
+import { clip } from "./words.ts";
 
 /** The part of a TypeBox value error that is used here. */
 interface ValueErrorLike {
@@ -14,6 +14,8 @@ interface ValueErrorLike {
   readonly message: string;
   readonly value: unknown;
   readonly schema: SchemaLike & Readonly<Record<string, unknown>>;
+  /** Of a union, the errors of each variant. */
+  readonly errors: readonly { First(): ValueErrorLike | undefined }[];
 }
 
 interface SchemaLike {
@@ -25,7 +27,10 @@ interface SchemaLike {
   readonly maximum?: number;
   readonly minItems?: number;
   readonly minLength?: number;
+  /** What a value of this schema must be, in words. */
   readonly "x-must-be"?: string;
+  /** The whole message, where clients know its words. */
+  readonly "x-message"?: string;
 }
 
 /** A function that returns a body which keeps to the schema and throws 400, naming the field, for any other. */
@@ -37,23 +42,45 @@ export function bodyChecker(schema: TSchema): (body: Record<string, unknown>) =>
   };
 }
 
-function violation(first: ValueErrorLike | undefined): RequestError {
-  if (first === undefined || first.path === "") return invalidRequest(null, "the request body must be a JSON object");
-  const param = paramOf(first.path);
+/** The same for a value inside a body, where only its own kind says which schema it has. `at` is its path. */
+export function valueChecker<T extends TSchema>(schema: T): (value: unknown, at: string) => Static<T> {
+  const compiled = TypeCompiler.Compile(schema);
+  return (value, at) => {
+    if (compiled.Check(value)) return value;
+    throw violation(compiled.Errors(value).First(), at);
+  };
+}
+
+function violation(outermost: ValueErrorLike | undefined, at = ""): RequestError {
+  const first = outermost === undefined ? undefined : inNullable(outermost);
+  const param = paramOf(first?.path ?? "", at);
+  if (first === undefined || param === "") return invalidRequest(null, "the request body must be a JSON object");
+  const message = first.schema["x-message"];
+  if (message !== undefined) return invalidRequest(param, message);
   const missing = first.value === undefined && !("x-must-be" in first.schema);
   if (missing) return invalidRequest(param, `'${param}' is required`);
   return invalidRequest(param, `'${param}' must be ${requirement(first.schema)}${got(first.value)}`);
 }
 
-/** `/messages/0/content` → `messages[0].content`. */
-function paramOf(pointer: string): string {
+/** What is wrong inside a value that may also be null, if it is not. */
+function inNullable(error: ValueErrorLike): ValueErrorLike {
+  const { schema, value, errors } = error;
+  const index = (schema.anyOf ?? []).findIndex(({ type }) => type !== "null");
+  const isNullable = schema.anyOf?.length === 2 && schema.anyOf[1 - index]?.type === "null";
+  if (!isNullable || value === null || value === undefined || "x-must-be" in schema) return error;
+  const inner = errors[index]?.First();
+  return inner === undefined || inner.path === error.path ? error : inNullable(inner);
+}
+
+/** `/messages/0/content` → `messages[0].content`, behind `at`. */
+function paramOf(pointer: string, at: string): string {
   const parts = pointer.split("/").slice(1);
   return parts
     .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
     .reduce((path, part) => {
       if (/^\d+$/.test(part)) return `${path}[${part}]`;
       return path === "" ? clip(part) : `${path}.${clip(part)}`;
-    }, "");
+    }, at);
 }
 
 function requirement(schema: SchemaLike): string {

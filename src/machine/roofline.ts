@@ -1,0 +1,55 @@
+/**
+ * How fast a model can decode here at most: every step reads its active weights and the state of the context once
+ * (memory.md §8). Speculation legitimately exceeds it: it commits several tokens a step.
+ */
+
+export interface ReadPerToken {
+  readonly activeBytes: number;
+  readonly kvBytesPerToken: number;
+}
+
+export interface Ceiling {
+  readonly context: number;
+  readonly bytes_per_token: number;
+  /** Tokens a second of one stream; null: the bandwidth is unknown. */
+  readonly ceiling_tps: number | null;
+}
+
+/** @param gbS bandwidth in 1e9 bytes a second; null: unknown */
+export function ceilingAt(
+  context: number,
+  { activeBytes, kvBytesPerToken }: ReadPerToken,
+  gbS: number | null,
+): Ceiling {
+  const bytes = activeBytes + kvBytesPerToken * context;
+  return {
+    context,
+    bytes_per_token: Math.round(bytes),
+    ceiling_tps: gbS === null || bytes <= 0 ? null : rounded((gbS * 1e9) / bytes, 2),
+  };
+}
+
+/** Context at which a calibration measures a step, in tokens (calibration.md §2). */
+const STEP_CONTEXT = 512;
+
+export interface Baseline {
+  readonly step_ms: number;
+  readonly achieved_gb_s: number;
+  /** Of the bandwidth, the part that a plain step uses; null: it is unknown. */
+  readonly mbu: number | null;
+}
+
+/** What a plain step achieves. `stepMs` as calibrated. */
+export function baselineOf(stepMs: number, read: ReadPerToken, gbS: number | null): Baseline {
+  const achieved = ceilingAt(STEP_CONTEXT, read, null).bytes_per_token / (stepMs * 1e6);
+  return {
+    step_ms: rounded(stepMs, 3),
+    achieved_gb_s: rounded(achieved, 2),
+    mbu: gbS === null || gbS <= 0 ? null : rounded(achieved / gbS, 3),
+  };
+}
+
+function rounded(value: number, digits: number): number {
+  const scale = 10 ** digits;
+  return Math.round(value * scale) / scale;
+}

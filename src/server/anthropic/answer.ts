@@ -1,0 +1,88 @@
+/** A Messages answer in one piece (http-anthropic.md §3): its head, blocks, stop reason and usage. Pure. */
+import { JsonNumber, type JsonValue, parseJsonKeepingNumbers } from "../../text/json-numbers.ts";
+import { notReady } from "../errors.ts";
+import type { ChoicePiece, ChoiceResult } from "../generation/events.ts";
+import type { GenerationJob } from "../generation/job.ts";
+import { reportBlock, type TokenUsage, usageOf } from "../generation/report.ts";
+import type { ServerOptions } from "../options.ts";
+import { BlockStream } from "./block-stream.ts";
+import type { Delivery } from "./request.ts";
+
+/** Clients send it back with the thoughts; nothing here checks it. */
+export const SIGNATURE = "mlx-dspark";
+
+export interface AnswerContext {
+  /** `msg_` and 24 hex digits. */
+  readonly id: string;
+  readonly job: GenerationJob;
+  readonly delivery: Delivery;
+  readonly options: Pick<ServerOptions, "defaultMaxTokens" | "maxTokensCap">;
+}
+
+/** The whole answer. */
+export function messageAnswer(context: AnswerContext, results: readonly ChoiceResult[]) {
+  const [result] = results;
+  if (result === undefined) throw new Error("an answer without a choice");
+  const usage = usageOf(context.job, results);
+  return {
+    ...messageHead(context),
+    content: contentOf(result.pieces, context.delivery),
+    ...stopOf(context, { ...result, hasCalls: result.calls.length > 0 }),
+    usage: { ...inputUsage(usage), cache_creation_input_tokens: 0, output_tokens: usage.completionTokens },
+    x_mlx_dspark: reportBlock(context.job.id, usage, results),
+  };
+}
+
+export function messageHead({ id, job, delivery }: AnswerContext) {
+  return { id, type: "message", role: "assistant", model: delivery.model ?? job.model.id };
+}
+
+/** The prompt is the sum: what was read again is not input, or clients would count it twice. */
+export function inputUsage({ promptTokens, cachedTokens }: Pick<TokenUsage, "promptTokens" | "cachedTokens">) {
+  return { input_tokens: promptTokens - cachedTokens, cache_read_input_tokens: cachedTokens };
+}
+
+type Ending = Pick<ChoiceResult, "reason" | "stopString"> & { readonly hasCalls: boolean };
+
+/** A choice that was cut from outside has no stop reason: the answer fails. */
+export function stopOf(context: AnswerContext, { reason, stopString, hasCalls }: Ending) {
+  if (reason === "cancelled") throw notReady("the server is shutting down");
+  if (hasCalls || reason === "tool_calls") return { stop_reason: "tool_use", stop_sequence: null };
+  if (reason === "length") {
+    return { stop_reason: windowEnded(context) ? "model_context_window_exceeded" : "max_tokens", stop_sequence: null };
+  }
+  if (stopString !== null) return { stop_reason: "stop_sequence", stop_sequence: stopString };
+  return { stop_reason: "end_turn", stop_sequence: null };
+}
+
+/** Whether it was the context window, and neither the client's limit nor the server's, that left no more room. */
+function windowEnded({ job, delivery, options }: AnswerContext): boolean {
+  const wanted = Math.min(delivery.maxTokens ?? options.defaultMaxTokens, options.maxTokensCap);
+  return job.rows.some(({ request }) => request.maxNewTokens < wanted);
+}
+
+function contentOf(pieces: readonly ChoicePiece[], delivery: Delivery): object[] {
+  const stream = new BlockStream();
+  const steps = pieces.flatMap((piece) => {
+    if (piece.type === "call") return stream.call(piece.call);
+    if (piece.type === "text") return stream.text("text", piece.text);
+    return delivery.showThinking ? stream.text("thinking", piece.text) : [];
+  });
+  const texts: string[] = [];
+  return [...steps, ...stream.finish()].flatMap((step): object[] => {
+    if (step.type === "delta") texts.push(step.text);
+    if (step.type !== "stop") return [];
+    const text = texts.splice(0).join("");
+    if (step.block === "text") return [{ type: "text", text }];
+    if (step.block === "thinking") return [{ type: "thinking", thinking: text.trim(), signature: SIGNATURE }];
+    return [{ type: "tool_use", ...step.block, input: plainJson(parseJsonKeepingNumbers(text)) }];
+  });
+}
+
+/** What `JSON.stringify` writes as it was written: numbers keep their digits, and maps become objects. */
+function plainJson(value: JsonValue): unknown {
+  if (typeof value !== "object" || value === null || value instanceof JsonNumber) return value;
+  if (Array.isArray(value)) return value.map(plainJson);
+  const entries = value instanceof Map ? [...value] : Object.entries(value);
+  return Object.fromEntries(entries.map(([key, item]) => [key, plainJson(item)]));
+}

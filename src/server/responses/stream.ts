@@ -1,0 +1,163 @@
+/**
+ * A streamed response: for each item its events in the order of http-openai.md §6, then the whole Response, which holds
+ * the very items that were streamed. At most one item is open; another kind of piece closes it.
+ */
+import type { FrameSource } from "../dialect/stream.ts";
+import type { RequestError } from "../errors.ts";
+import type { ChoiceEvent, ReadCall } from "../generation/events.ts";
+import { commentFrame, eventFrame, type SseFrame } from "../http/sse.ts";
+import { type EndedChoice, failedBody, finishedBody, type Output, openBody, type ResponseContext } from "./body.ts";
+import {
+  callItem,
+  endStatus,
+  type ItemStatus,
+  messageItem,
+  newCallItem,
+  newItemId,
+  reasoningItem,
+  summaryPart,
+  textPart,
+} from "./output.ts";
+
+interface OpenItem {
+  readonly type: "reasoning" | "text";
+  readonly id: string;
+  text: string;
+}
+
+export class ResponseStream implements FrameSource {
+  private sequence = 0;
+  private readonly done: object[] = [];
+  private text = "";
+  private current: OpenItem | null = null;
+  private ended: EndedChoice | null = null;
+
+  constructor(private readonly context: ResponseContext) {}
+
+  open(): SseFrame[] {
+    const response = openBody(this.context);
+    return [this.frame("response.created", { response }), this.frame("response.in_progress", { response })];
+  }
+
+  push(event: ChoiceEvent): SseFrame[] {
+    switch (event.type) {
+      case "reasoning":
+      case "text":
+        return [...this.ensure(event.type), ...this.delta(event.text)];
+      case "call":
+        return [...this.closeItem("completed"), ...this.call(event.call)];
+      case "end":
+        this.ended = event;
+        return this.closeItem(endStatus(event.reason, true));
+    }
+  }
+
+  keepAlive(): SseFrame {
+    return commentFrame("keepalive");
+  }
+
+  close(): SseFrame[] {
+    if (this.ended === null) throw new Error("a stream ended before its answer");
+    const response = finishedBody(this.context, this.output, this.ended);
+    return [this.frame(`response.${response.status}`, { response })];
+  }
+
+  fail(error: RequestError): SseFrame {
+    return this.frame("response.failed", { response: failedBody(this.context, this.output, error) });
+  }
+
+  private get output(): Output {
+    return { items: this.done, text: this.text };
+  }
+
+  private get summarized(): boolean {
+    return this.context.echo.summary !== null;
+  }
+
+  private ensure(type: OpenItem["type"]): SseFrame[] {
+    if (this.current?.type === type) return [];
+    const closed = this.closeItem("completed");
+    if (type === "text") {
+      const id = newItemId.message();
+      this.current = { type, id, text: "" };
+      const item = { type: "message", id, status: "in_progress", role: "assistant", content: [] };
+      const part = { ...this.place(id), content_index: 0, part: textPart("") };
+      return [...closed, this.added(item), this.frame("response.content_part.added", part)];
+    }
+    const id = newItemId.reasoning();
+    this.current = { type, id, text: "" };
+    const opened = [...closed, this.added({ type, id, summary: [], content: [] })];
+    if (!this.summarized) return opened;
+    const part = { ...this.place(id), summary_index: 0, part: summaryPart("") };
+    return [...opened, this.frame("response.reasoning_summary_part.added", part)];
+  }
+
+  private delta(text: string): SseFrame[] {
+    const item = this.current;
+    if (item === null) return [];
+    item.text += text;
+    const place = this.place(item.id);
+    if (item.type === "text") {
+      this.text += text;
+      return [this.frame("response.output_text.delta", { ...place, content_index: 0, delta: text, logprobs: [] })];
+    }
+    if (!this.summarized) return [];
+    return [this.frame("response.reasoning_summary_text.delta", { ...place, summary_index: 0, delta: text })];
+  }
+
+  private closeItem(status: ItemStatus): SseFrame[] {
+    const item = this.current;
+    if (item === null) return [];
+    this.current = null;
+    const place = this.place(item.id);
+    if (item.type === "text") {
+      const at = { ...place, content_index: 0 };
+      return [
+        this.frame("response.output_text.done", { ...at, text: item.text, logprobs: [] }),
+        this.frame("response.content_part.done", { ...at, part: textPart(item.text) }),
+        this.finished(messageItem(item.id, item.text, status)),
+      ];
+    }
+    const whole = reasoningItem(item.id, item.text, this.summarized);
+    if (!this.summarized) return [this.finished(whole)];
+    const at = { ...place, summary_index: 0 };
+    const text = item.text.trim();
+    return [
+      this.frame("response.reasoning_summary_text.done", { ...at, text }),
+      this.frame("response.reasoning_summary_part.done", { ...at, part: summaryPart(text) }),
+      this.finished(whole),
+    ];
+  }
+
+  private call(read: ReadCall): SseFrame[] {
+    const call = newCallItem(read, this.context.echo);
+    const { name, arguments: text } = call;
+    const place = this.place(call.id);
+    return [
+      this.added(callItem(call, "in_progress")),
+      this.frame("response.function_call_arguments.delta", { ...place, delta: text }),
+      this.frame("response.function_call_arguments.done", { ...place, name, arguments: text }),
+      this.finished(callItem(call, "completed")),
+    ];
+  }
+
+  private added(item: object): SseFrame {
+    return this.frame("response.output_item.added", { output_index: this.done.length, item });
+  }
+
+  private finished(item: object): SseFrame {
+    const frame = this.frame("response.output_item.done", { output_index: this.done.length, item });
+    this.done.push(item);
+    return frame;
+  }
+
+  private place(itemId: string) {
+    return { item_id: itemId, output_index: this.done.length };
+  }
+
+  private frame(type: string, fields: object): SseFrame {
+    const frame = eventFrame(type, { type, sequence_number: this.sequence, ...fields });
+    this.sequence += 1;
+    return frame;
+  }
+}
