@@ -16,7 +16,7 @@ export interface CalibrationParts {
   readonly osMajor: number;
   readonly power: "ac" | "battery" | "low";
   readonly mlxVersion: string;
-  /** 16 hex digits over our kernel sources; "" on a backend without any. */
+  /** 16 hex digits over the library with our kernels. */
   readonly kernels: string;
   readonly mode: "dspark" | "dflash" | "lookup";
   readonly target: string;

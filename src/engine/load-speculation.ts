@@ -19,7 +19,7 @@ import { cacheRoot } from "../hub/cache-root.ts";
 import { HubError } from "../hub/errors.ts";
 import { type RegistryRow, registryRowFor } from "../hub/registry.ts";
 import { resolveModel } from "../hub/resolve.ts";
-import { device, mlxVersion } from "../mlx/native.ts";
+import { device, kernelsFingerprint, mlxVersion } from "../mlx/native.ts";
 import type { LoadedTarget } from "../models/load.ts";
 import type { ComputeChoice } from "../nn/select.ts";
 import { keptBandwidth, measureBandwidth } from "./bandwidth.ts";
@@ -198,7 +198,7 @@ async function measuredCurves(
       osMajor: Number.parseInt(release(), 10) || 0,
       power: "ac",
       mlxVersion: mlxVersion(),
-      kernels: "",
+      kernels: kernelsFingerprint(),
       mode,
       target: fingerprint(context.dir, false),
       drafter: drafterPath === null || drafterPath.endsWith(".gguf") ? drafterPath : fingerprint(drafterPath, true),

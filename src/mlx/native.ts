@@ -2,7 +2,10 @@
  * The loaded native library of this thread and its current stream. Each JavaScript thread that opens it gets streams
  * of its own; MLX arrays must be used only on the thread that made them, which is the engine thread.
  */
+
 import { CString, dlopen, type Pointer } from "bun:ffi";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Handle, type Native, symbols } from "./bindings.ts";
 import { MlxError } from "./error.ts";
@@ -26,6 +29,9 @@ export let native: Native = closed;
 export let stream: Handle = 0;
 /** The device of `stream`. */
 export let device: Device = "cpu";
+
+/** The library that was loaded; "" before. */
+let shimFile = "";
 
 /** Text behind a C string; "" for null. */
 export function textAt(address: Handle | null): string {
@@ -54,9 +60,15 @@ export function openMlx(folder: string): void {
   }
   loaded.dspark_init();
   native = loaded;
+  shimFile = path;
   // MLX's compile would call a C++ compiler at run time on a CPU.
   native.mlx_disable_compile();
   selectDevice(process.platform === "darwin" && isAvailable(GPU) ? "metal" : "cpu");
+}
+
+/** 16 hex digits of the shim's file, our kernels among it: what was measured with another build says nothing of this one. */
+export function kernelsFingerprint(): string {
+  return shimFile === "" ? "" : createHash("sha256").update(readFileSync(shimFile)).digest("hex").slice(0, 16);
 }
 
 function deviceHandle(type: number): Handle {

@@ -18,7 +18,7 @@ import {
 } from "../../src/mlx/array.ts";
 import { MlxError } from "../../src/mlx/error.ts";
 import { readTensor } from "../../src/mlx/file.ts";
-import { mlxVersion, openMlx } from "../../src/mlx/native.ts";
+import { kernelsFingerprint, mlxVersion, openMlx } from "../../src/mlx/native.ts";
 import * as ops from "../../src/mlx/ops.ts";
 import { openTestMlx, repoRoot } from "../support/native.ts";
 
@@ -190,4 +190,9 @@ describe("threads", () => {
     openMlx("/no/such/folder");
     expect(mlxVersion()).toMatch(/^\d+\.\d+\.\d+$/);
   });
+});
+
+test("the kernels' fingerprint is that of the library in use", () => {
+  expect(kernelsFingerprint()).toMatch(/^[0-9a-f]{16}$/);
+  expect(kernelsFingerprint()).toBe(kernelsFingerprint());
 });
