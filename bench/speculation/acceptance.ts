@@ -2,7 +2,7 @@
  * Acceptance against the Python mlx-dspark on the same target, drafter, prompts and cap, both in greedy decoding with
  * the drafter alone: committed tokens per round, overall and by kind of prompt. The ratio must be within two per cent.
  *
- * Usage: bun bench/acceptance/acceptance.ts [--cap N] [--bits 0|4] [--tokens N] [--prompts FILE] [--alone]
+ * Usage: bun bench/speculation/acceptance.ts [--cap N] [--bits 0|4] [--tokens N] [--prompts FILE] [--alone] [--limited]
  */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import { request } from "../../test/engine/tiny.ts";
 import { openTestMlx } from "../../test/support/native.ts";
 import { difference, runAll, speculator } from "../../test/support/pairs.ts";
-import { drafterFolder, loadSmollm2, smollm2Folder } from "../../test/support/smollm2.ts";
+import { drafterAsTrained, drafterFolder, loadSmollm2, smollm2Folder } from "../../test/support/smollm2.ts";
 import { benchPythonWithReference } from "../setup.ts";
 import { describeMachine, writeResult } from "../support/report.ts";
 import { readPrompts } from "./prompts.ts";
@@ -23,6 +23,8 @@ const { values: flags } = parseArgs({
     bits: { type: "string", default: "4" },
     tokens: { type: "string", default: "96" },
     prompts: { type: "string" },
+    /** Ours drafts from the frequent ids only, as the program does. */
+    limited: { type: "boolean", default: false },
     /** Ours only. */
     alone: { type: "boolean", default: false },
   },
@@ -48,12 +50,14 @@ openTestMlx();
 const files = join(import.meta.dir, "../../build/bench");
 mkdirSync(files, { recursive: true });
 const folder = await smollm2Folder(join(files, "smollm2"));
+/** The whole vocabulary: the reference knows no shorter head, and `--limited` shows what ours costs. */
+const drafter = flags.limited ? drafterFolder : drafterAsTrained(join(files, "drafter-as-trained"));
 const { prompts, eosIds } = await readPrompts(folder, flags.prompts);
 const ours = oursAnswers();
 const theirs = flags.alone ? null : await theirAnswers();
 
 function oursAnswers(): Answer[] {
-  const pair = loadSmollm2(folder, bits);
+  const pair = loadSmollm2(folder, bits, "fused", drafter);
   const asked = prompts.map(({ ids }) => request({ promptIds: ids, maxNewTokens, eosIds }));
   const policy = speculator({ drafter: pair.drafter, cap });
   const rows = runAll(pair, asked, { maxBatch: 4, speculator: policy });

@@ -2,21 +2,21 @@
  * Losslessness of the real pair in bulk: the same prompts in every mode, alone and in batches, greedy and sampled with
  * seeds, until at least 10⁴ tokens of each mode are compared with plain decoding. Ends with 1 on any difference.
  *
- * Usage: bun bench/lossless.ts [--tokens N] [--backend fused|stock]
+ * Usage: bun bench/speculation/lossless.ts [--tokens N] [--backend fused|stock]
  */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { CapController } from "../src/decoding/cap-controller.ts";
-import { CostCurves } from "../src/decoding/cost-curves.ts";
-import type { Speculator } from "../src/decoding/speculator.ts";
-import type { GenerateRequest } from "../src/engine/protocol.ts";
-import { request } from "../test/engine/tiny.ts";
-import { openTestMlx } from "../test/support/native.ts";
-import { difference, runAll, speculator } from "../test/support/pairs.ts";
-import { GREEDY } from "../test/support/sampling.ts";
-import { loadSmollm2, smollm2Folder } from "../test/support/smollm2.ts";
-import { readPrompts } from "./acceptance/prompts.ts";
+import { CapController } from "../../src/decoding/cap-controller.ts";
+import { CostCurves } from "../../src/decoding/cost-curves.ts";
+import type { Speculator } from "../../src/decoding/speculator.ts";
+import type { GenerateRequest } from "../../src/engine/protocol.ts";
+import { request } from "../../test/engine/tiny.ts";
+import { openTestMlx } from "../../test/support/native.ts";
+import { difference, runAll, speculator } from "../../test/support/pairs.ts";
+import { GREEDY } from "../../test/support/sampling.ts";
+import { loadSmollm2, smollm2Folder } from "../../test/support/smollm2.ts";
+import { readPrompts } from "./prompts.ts";
 
 const LENGTH = 160;
 
@@ -28,7 +28,7 @@ if (!Number.isInteger(wanted) || wanted < 1) throw new RangeError("--tokens must
 if (flags.backend !== "fused" && flags.backend !== "stock") throw new RangeError("--backend is fused or stock");
 
 openTestMlx();
-const files = join(import.meta.dir, "../build/bench");
+const files = join(import.meta.dir, "../../build/bench");
 mkdirSync(files, { recursive: true });
 const folder = await smollm2Folder(join(files, "smollm2"));
 const { prompts } = await readPrompts(folder);
