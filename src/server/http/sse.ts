@@ -24,6 +24,27 @@ export function dataFrame(value: unknown): SseFrame {
   return new SseFrame(`data: ${jsonLine(value)}\n\n`);
 }
 
+/** Nothing that anybody sends. */
+const MARK = crypto.randomUUID();
+const MARK_JSON = JSON.stringify(MARK);
+
+/** A data frame of which only one string changes: written once, then filled in, since each token makes one. */
+export class FrameTemplate {
+  private readonly head: string;
+  private readonly tail: string;
+
+  /** @param make the object with the string in its place, once */
+  constructor(make: (text: string) => object) {
+    const [head = "", tail = ""] = dataFrame(make(MARK)).toSSE().split(MARK_JSON);
+    this.head = head;
+    this.tail = tail;
+  }
+
+  fill(text: string): SseFrame {
+    return new SseFrame(this.head + jsonLine(text) + this.tail);
+  }
+}
+
 /** Each object as one data frame. */
 export function dataFrames(chunks: readonly object[]): SseFrame[] {
   return chunks.map(dataFrame);
