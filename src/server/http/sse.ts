@@ -1,7 +1,4 @@
-/**
- * Frames of a server-sent event stream, in the exact framing of http-openai.md §1. Elysia writes a generator's value
- * that has `toSSE` as it is; the stream's content type is set before the first one.
- */
+/** Frames of a server-sent event stream, in the exact framing of http-openai.md §1. */
 
 export class SseFrame {
   constructor(private readonly text: string) {}
