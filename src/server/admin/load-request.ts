@@ -25,9 +25,7 @@ export const loadBodySchema = t.Object(
     model: t.Optional(t.String()),
     mode: oneOf(MODES, `one of ${MODES.join(", ")}`),
     drafter: t.Optional(t.String({ minLength: 1 })),
-    max_draft: t.Optional(
-      t.Union([t.Integer({ minimum: -1, maximum: 1024 }), t.Literal("auto")], { "x-must-be": "an integer or 'auto'" }),
-    ),
+    max_draft: t.Optional(t.Union([t.Integer(), t.Literal("auto")], { "x-must-be": "an integer or 'auto'" })),
     lookup_drafts: boolean(),
     lookup_long_draft: t.Optional(t.Integer({ minimum: 0, maximum: 1024, "x-must-be": "a non-negative integer" })),
     confidence_threshold: t.Optional(t.Number({ minimum: 0, maximum: 1, "x-must-be": "a number in [0, 1]" })),

@@ -1,7 +1,4 @@
-/**
- * Frames of a server-sent event stream, in the exact framing of http-openai.md §1. Elysia writes a generator's value
- * that has `toSSE` as it is; the stream's content type is set before the first one.
- */
+/** Frames of a server-sent event stream, in the exact framing of http-openai.md §1. */
 
 export class SseFrame {
   constructor(private readonly text: string) {}
@@ -22,6 +19,27 @@ function jsonLine(value: unknown): string {
 /** `data: <json>`. JSON text has no raw newline, so one line is enough. */
 export function dataFrame(value: unknown): SseFrame {
   return new SseFrame(`data: ${jsonLine(value)}\n\n`);
+}
+
+/** Nothing that anybody sends. */
+const MARK = crypto.randomUUID();
+const MARK_JSON = JSON.stringify(MARK);
+
+/** A data frame of which only one string changes: written once, then filled in, since each token makes one. */
+export class FrameTemplate {
+  private readonly head: string;
+  private readonly tail: string;
+
+  /** @param make the object with the string in its place, once */
+  constructor(make: (text: string) => object) {
+    const [head = "", tail = ""] = dataFrame(make(MARK)).toSSE().split(MARK_JSON);
+    this.head = head;
+    this.tail = tail;
+  }
+
+  fill(text: string): SseFrame {
+    return new SseFrame(this.head + jsonLine(text) + this.tail);
+  }
 }
 
 /** Each object as one data frame. */

@@ -5,9 +5,9 @@
 import { Elysia } from "elysia";
 import { type DialectCall, type DialectParts, jsonParser, priorityOf, respond } from "../dialect/respond.ts";
 import type { FrameSource } from "../dialect/stream.ts";
-import type { ChoiceResult } from "../generation/events.ts";
+import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
 import type { GenerationRequest } from "../generation/request.ts";
-import { commentFrame, DONE_FRAME, dataFrame, dataFrames } from "../http/sse.ts";
+import { commentFrame, DONE_FRAME, dataFrame, dataFrames, FrameTemplate, type SseFrame } from "../http/sse.ts";
 import { type AnswerContext, answerContext } from "./answer.ts";
 import { ChatChunks, chatAnswer } from "./chat-answer.ts";
 import { chatBodySchema, chatRequest } from "./chat-request.ts";
@@ -71,9 +71,23 @@ function dialectCall({ generation, delivery }: WireRequest, wire: Wire): Dialect
 
 function chatFrames(context: AnswerContext): FrameSource {
   const chunks = new ChatChunks(context);
+  const { logprobs, returnTokenIds } = context.delivery;
+  // By choice; chunks that carry nothing but text differ in nothing else.
+  const templates = { text: new Map<number, FrameTemplate>(), reasoning: new Map<number, FrameTemplate>() };
+  const push = (event: ChoiceEvent): readonly SseFrame[] => {
+    const { type, choice } = event;
+    const textOnly = (type === "text" || type === "reasoning") && event.spans === undefined;
+    if (!textOnly || logprobs || returnTokenIds) return dataFrames(chunks.push(event));
+    let template = templates[type].get(choice);
+    if (template === undefined) {
+      template = new FrameTemplate((text) => chunks.push({ ...event, text })[0] ?? {});
+      templates[type].set(choice, template);
+    }
+    return [template.fill(event.text)];
+  };
   return {
     open: () => dataFrames(chunks.open()),
-    push: (event) => dataFrames(chunks.push(event)),
+    push,
     keepAlive: () => dataFrame(chunks.keepAlive()),
     close: () => [...dataFrames(chunks.close()), DONE_FRAME],
     fail: errorFrame,

@@ -46,6 +46,7 @@ export function metricsBody({ telemetry, facts, status, engine, queue, options }
     batching: {
       max_batch: options.maxBatch,
       batched_requests: sharing.batched,
+      batches: sharing.batches,
       max_batch_seen: rows.peak,
       serial_requests: sharing.serial,
       rows_active: engine?.activeRows ?? null,

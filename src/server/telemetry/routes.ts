@@ -4,6 +4,7 @@ import type { EngineStatus } from "../../engine/client.ts";
 import type { EngineCounters } from "../engine-counters.ts";
 import { invalidRequest } from "../errors.ts";
 import type { GenerationService } from "../generation/service.ts";
+import { isLoopbackAddress } from "../http/origin.ts";
 import { sseResponse } from "../http/sse-response.ts";
 import type { ServerOptions } from "../options.ts";
 import { batchMsOf, writeEvents } from "./events.ts";
@@ -45,7 +46,15 @@ export function telemetryRoutes({ service, facts, counters, status, options, doc
       detail("Counters, as JSON or for Prometheus"),
     )
     .get("/machine", async () => machineBody(await input()), detail("Chip, memory, roofline"))
-    .get("/doctor", () => doctor?.() ?? { ok: true, problems: [] }, detail("Examination of this machine"))
+    .get(
+      "/doctor",
+      async ({ request, server }) => {
+        const report = (await doctor?.()) ?? { ok: true, problems: [] };
+        const shown = options.apiKey !== null || isLoopbackAddress(server?.requestIP(request)?.address);
+        return shown ? report : { ...report, model_dirs: null };
+      },
+      detail("Examination of this machine"),
+    )
     .get("/calibration", () => calibrationBody(service.loaded().model), detail("What drafts cost here"))
     .get(
       "/rounds",

@@ -44,6 +44,7 @@ export class CounterFamily {
 }
 
 export class Histogram {
+  /** Of each bucket alone; they are summed up when they are told. */
   private readonly counts: number[];
   private sum = 0;
   private count = 0;
@@ -56,14 +57,21 @@ export class Histogram {
   observe(value: number, times = 1): void {
     this.sum += value * times;
     this.count += times;
-    for (let i = this.bounds.length - 1; i >= 0 && value <= (this.bounds[i] ?? 0); i--) {
-      this.counts[i] = (this.counts[i] ?? 0) + times;
+    const { bounds, counts } = this;
+    for (let i = 0; i < bounds.length; i++) {
+      if (value > (bounds[i] ?? 0)) continue;
+      counts[i] = (counts[i] ?? 0) + times;
+      return;
     }
   }
 
   lines(name: string, labels: Labels): string[] {
+    let below = 0;
     return [
-      ...this.bounds.map((bound, i) => sample(`${name}_bucket`, { ...labels, le: String(bound) }, this.counts[i] ?? 0)),
+      ...this.bounds.map((bound, i) => {
+        below += this.counts[i] ?? 0;
+        return sample(`${name}_bucket`, { ...labels, le: String(bound) }, below);
+      }),
       sample(`${name}_bucket`, { ...labels, le: "+Inf" }, this.count),
       sample(`${name}_sum`, labels, this.sum),
       sample(`${name}_count`, labels, this.count),

@@ -46,8 +46,8 @@ export class Telemetry {
   };
   /** Rows that run, and the most that ever did at once. */
   readonly rows = { running: 0, peak: 0 };
-  /** Requests that shared the engine with another one, and those that were alone from their start to their end. */
-  readonly sharing = { batched: 0, serial: 0 };
+  /** Requests that shared the engine with another one, those that were alone all the time, and how often sharing began. */
+  readonly sharing = { batched: 0, serial: 0, batches: 0 };
   /** Facts of the newest finished row. */
   last: {
     readonly contextTokens: number;

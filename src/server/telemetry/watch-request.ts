@@ -44,6 +44,7 @@ export class RequestWatch {
     const req = job.id;
     const { mode } = labels;
     const tokens = ({ ids, round: info }: Omit<TokenEvent, "id">) => {
+      if (telemetry.rows.running > 1) this.shared = true;
       if (info === null) return;
       const { source, drafted, accepted, cap, ms } = info;
       const R = telemetry.rows.running;
@@ -68,7 +69,7 @@ export class RequestWatch {
       began = true;
       telemetry.rows.running += 1;
       telemetry.rows.peak = Math.max(telemetry.rows.peak, telemetry.rows.running);
-      if (telemetry.rows.running > 1) this.shared = true;
+      if (telemetry.rows.running === 2) telemetry.sharing.batches += 1;
       if (!this.started) this.publish("started");
       this.started = true;
     };

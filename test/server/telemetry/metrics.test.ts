@@ -74,6 +74,15 @@ describe("counters", () => {
     expect(text).not.toMatch(/prefix_cache|grammar|sheds|NaN|undefined|null/);
   });
 
+  test("requests that ran beside others are told apart, and how often that began", async () => {
+    await using h = await adminHarness(() => writes("abcdef", { stepMs: 10 }));
+    await Promise.all([1, 2, 3].map(() => h.post("/v1/chat/completions", CHAT)));
+    await h.post("/v1/chat/completions", CHAT);
+    expect(at(await h.json("/metrics"), "batching")).toMatchObject({
+      ...{ batched_requests: 3, serial_requests: 1, batches: 1, max_batch_seen: 3 },
+    });
+  });
+
   test("errors and lost clients have outcomes of their own; warm-ups have none", async () => {
     const error = { kind: "internal", message: "broken" } as const;
     await using h = await adminHarness((request) =>

@@ -1,6 +1,7 @@
 /** A stream as a response, on a socket: order, keep-alives in silence only, and who hears of the end. */
 import { describe, expect, test } from "bun:test";
-import { dataFrame } from "../../../src/server/http/sse.ts";
+import fc from "fast-check";
+import { dataFrame, FrameTemplate } from "../../../src/server/http/sse.ts";
 import { type SseOptions, sseResponse } from "../../../src/server/http/sse-response.ts";
 import { until } from "../harness.ts";
 
@@ -106,4 +107,13 @@ test("a frame is one line for everybody, whatever its text holds", () => {
   const frame = dataFrame({ text }).toSSE();
   expect(frame).toMatch(/^data: [^\n\r\u0085\u2028\u2029]*\n\n$/);
   expect(JSON.parse(frame.slice("data: ".length))).toEqual({ text });
+});
+
+test("a template filled is the frame of the object, whatever the texts around and in it", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }), (model, text) => {
+      const make = (content: string) => ({ id: "x", model, choices: [{ delta: { content }, end: null }] });
+      expect(new FrameTemplate(make).fill(text).toSSE()).toBe(dataFrame(make(text)).toSSE());
+    }),
+  );
 });
