@@ -18,12 +18,11 @@ export interface CounterNode {
   readonly items: readonly number[];
 }
 
-/** Limits of a JSON text by place; the tightest of the nodes that a place may be counts. */
+/** Limits of JSON texts by place; the tightest of the nodes that a place may be counts. */
 export interface CounterTable {
-  /** What stands before the JSON text begins at each of its occurrences; "": the text is JSON from its first byte. */
-  readonly after: string;
+  /** A JSON text begins behind each occurrence of `after`; "": at the very start. `root`: nodes that it may be. */
+  readonly starts: readonly { readonly after: string; readonly root: readonly number[] }[];
   readonly nodes: readonly CounterNode[];
-  readonly root: readonly number[];
 }
 
 /** Where the grammar begins. Ids: markers that are one token each (others are part of the grammar). */
@@ -42,7 +41,10 @@ export interface ConstraintSpec {
   readonly kind: "json_object" | "json_schema" | "tools" | "ebnf" | "regex" | "choice";
   /** Grammar text with the rule `root`. */
   readonly ebnf: string;
-  /** Added tokens that the grammar spells; every other control token is denied. */
+  /**
+   * Control tokens that may occur; every other one is denied. In the grammar the i-th is the character U+0001 + i, so
+   * that no text can be taken for a marker nor a marker for text. At most eight.
+   */
   readonly markers: readonly string[];
   readonly counters: CounterTable | null;
   readonly start: ConstraintStart;
@@ -111,7 +113,11 @@ export interface GrammarCompiler {
   compile(spec: ConstraintSpec, done: (outcome: CompileOutcome) => void): () => void;
   /** Delivers what has been compiled. To be called between turns of a busy engine. */
   poll(): void;
-  /** @param eosIds ids that may end the text; not empty */
+  /**
+   * A row at the grammar's beginning: bound from its first token on. When the grammar begins (`ConstraintSpec.start`) is
+   * the caller's matter, see `decoding/after-reasoning.ts`.
+   * @param limits.eosIds ids that may end the text; not empty
+   */
   open(compiled: CompiledConstraint, limits: { eosIds: readonly number[]; maxNewTokens: number }): RowConstraint;
   /** Ends its threads; open rows fail from now on. */
   close(): void;
