@@ -13,7 +13,7 @@ export type TokenMask =
   /** All but these, ascending. */
   | { readonly kind: "deny"; readonly ids: Int32Array }
   /** Bit `id & 31` of word `id >> 5` is 1 where the token may come. */
-  | { readonly kind: "dense"; readonly words: Int32Array };
+  | { readonly kind: "dense"; readonly words: Uint32Array };
 
 export const ALL_TOKENS: TokenMask = { kind: "all" };
 
@@ -28,7 +28,7 @@ export class NoLegalToken extends Error {
   }
 }
 
-export function allows(words: Int32Array, id: number): boolean {
+export function allows(words: Uint32Array, id: number): boolean {
   return (((words[id >> 5] ?? 0) >>> (id & 31)) & 1) === 1;
 }
 
@@ -38,7 +38,7 @@ export function allows(words: Int32Array, id: number): boolean {
  * @param vocab bits beyond it mean nothing
  * @throws NoLegalToken
  */
-export function tokenMask(words: Int32Array, vocab: number): TokenMask {
+export function tokenMask(words: Uint32Array, vocab: number): TokenMask {
   const legal = popcount(words, vocab);
   if (legal === 0) throw new NoLegalToken();
   if (legal === vocab) return ALL_TOKENS;
@@ -48,13 +48,13 @@ export function tokenMask(words: Int32Array, vocab: number): TokenMask {
 }
 
 /** The bits of word `w` that stand for tokens. */
-function wordOf(words: Int32Array, w: number, vocab: number): number {
+function wordOf(words: Uint32Array, w: number, vocab: number): number {
   const bits = vocab - 32 * w;
-  const word = words[w] ?? 0;
+  const word = (words[w] ?? 0) | 0;
   return bits >= 32 ? word : word & ((1 << bits) - 1);
 }
 
-function popcount(words: Int32Array, vocab: number): number {
+function popcount(words: Uint32Array, vocab: number): number {
   const count = Math.ceil(vocab / 32);
   let total = 0;
   for (let w = 0; w < count; w++) {
@@ -68,7 +68,7 @@ function popcount(words: Int32Array, vocab: number): number {
 }
 
 /** The `count` ids whose bit differs from the mask's own: `flip` 0 for set bits, −1 for clear ones. */
-function idsOf(words: Int32Array, vocab: number, count: number, flip: 0 | -1): Int32Array {
+function idsOf(words: Uint32Array, vocab: number, count: number, flip: 0 | -1): Int32Array {
   const ids = new Int32Array(count);
   let found = 0;
   for (let w = 0; found < count; w++) {
@@ -131,7 +131,7 @@ const NIBBLES = Uint32Array.from({ length: 16 }, (_, n) => {
 });
 
 /** A byte for each token. Spread here, a mask costs a tenth of what shifts on the device do. */
-function spread(words: Int32Array, vocab: number): Uint8Array {
+function spread(words: Uint32Array, vocab: number): Uint8Array {
   const count = Math.ceil(vocab / 32);
   const out = new Uint32Array(8 * count);
   for (let w = 0; w < count; w++) {

@@ -34,14 +34,14 @@ afterEach(() => expect(liveArrays()).toBe(0));
 interface Case {
   readonly vocab: number;
   readonly legal: ReadonlySet<number>;
-  readonly words: Int32Array;
+  readonly words: Uint32Array;
   readonly logits: Float32Array;
 }
 
 /** Random legal tokens at a density, among them at least one; bits beyond the vocabulary set or clear by chance. */
 function caseOf(seed: number, vocab: number, density: number): Case {
   const random = randomFrom(seed);
-  const words = new Int32Array(Math.ceil(vocab / 32));
+  const words = new Uint32Array(Math.ceil(vocab / 32));
   const legal = new Set<number>([Math.floor(random() * vocab)]);
   for (let id = 0; id < vocab; id++) if (random() < density) legal.add(id);
   for (const id of legal) words[id >> 5] = (words[id >> 5] ?? 0) | (1 << (id & 31));
@@ -100,9 +100,9 @@ describe("the form of a mask", () => {
   });
 
   test("nothing legal is an error, also when only bits beyond the vocabulary are set", () => {
-    expect(() => tokenMask(new Int32Array(2), 40)).toThrow(NoLegalToken);
-    expect(() => tokenMask(Int32Array.of(0, -1 << 8), 40)).toThrow("no legal token");
-    expect(tokenMask(Int32Array.of(0, -1 << 7), 40)).toEqual({ kind: "allow", ids: Int32Array.of(39) });
+    expect(() => tokenMask(new Uint32Array(2), 40)).toThrow(NoLegalToken);
+    expect(() => tokenMask(Uint32Array.of(0, -1 << 8), 40)).toThrow("no legal token");
+    expect(tokenMask(Uint32Array.of(0, -1 << 7), 40)).toEqual({ kind: "allow", ids: Int32Array.of(39) });
   });
 });
 
