@@ -8,6 +8,7 @@ import { readModelConfig } from "../checkpoint/config-json.ts";
 import { resolveQuantization } from "../checkpoint/quantization.ts";
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
 import { vocabularySize } from "../checkpoint/vocabulary.ts";
+import type { GrammarCompiler } from "../decoding/constraint.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import { cacheRoot } from "../hub/cache-root.ts";
 import type { CheckpointPreview } from "../hub/download.ts";
@@ -34,6 +35,8 @@ export interface ReadyModel {
   readonly info: ModelInfo;
   /** Logits beyond this are padding. */
   readonly vocab: number;
+  /** null: no tokenizer to compile grammars for. */
+  readonly grammars: GrammarCompiler | null;
 }
 
 /** Context window of a model whose config names none, in tokens. */
@@ -84,7 +87,7 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
       note: (text) => notes.push(text),
     });
     const info = describe({ target, speculation, backend: compute.description, spec, found, dir, vocab, notes });
-    return { target, speculator: speculation.speculator, info, vocab };
+    return { target, speculator: speculation.speculator, info, vocab, grammars: null };
   } catch (error) {
     target.model.dispose();
     throw error;

@@ -124,7 +124,7 @@ class EngineThread {
         embedded: (id) => embeddedModelFile(id),
       });
       this.ready = ready;
-      this.scheduler = new Scheduler(ready, spec, this.post);
+      this.scheduler = new Scheduler(ready, spec, this.post, () => this.run());
       this.replays = new Replays(ready, spec, this.post);
       this.post({ type: "loaded", model: ready.info });
     } catch (error) {
@@ -140,6 +140,7 @@ class EngineThread {
     this.scheduler = null;
     this.replays?.abort(error);
     this.replays = null;
+    this.ready?.grammars?.close();
     this.ready?.speculator?.drafter?.dispose();
     this.ready?.target.model.dispose();
     this.ready = null;
