@@ -16,7 +16,8 @@ export type DraftSource = "drafter" | "lookup" | "forced" | "plain";
 export type PlannedDraft =
   | { readonly source: "plain" }
   /** Of a row's own text, or what its grammar says must follow. */
-  | { readonly source: "lookup" | "forced"; readonly tokens: Int32Array }
+  | { readonly source: "lookup"; readonly tokens: Int32Array }
+  | { readonly source: "forced"; readonly tokens: Int32Array }
   /** At most `cap` drafts, ≥ 1, cut where their joint confidence falls below `confidenceThreshold`; 0: never. */
   | { readonly source: "drafter"; readonly cap: number; readonly confidenceThreshold: number };
 

@@ -102,9 +102,9 @@ function decode(name: string, run: LoopRun, backend: Backend): { tokens: number[
     const [settled] = runRound(model, [{ row, draft }], options).settled;
     if (settled === undefined) throw new Error("a round without rows");
     const { source, drafted, accepted, ids } = settled;
+    if (source === "forced") throw new Error("nothing forces a free row");
     rounds.push([drafted, accepted, accepted + 1, source]);
     tokens.push(...ids);
-    if (source === "forced") throw new Error("nothing forces a free row");
     policy.settled(source, drafted, accepted, ids);
     expect(row.cached).toBe(row.tokens.length - 1 + (accepted + 1 - ids.length));
     for (const state of states) expect(state.length).toBe(row.cached);
