@@ -88,9 +88,10 @@ export function harness(
     speculator?: Speculator;
     vocab?: number;
     grammars?: GrammarCompiler | null;
+    wake?: () => void;
   } = {},
 ): Harness {
-  const { window = 2048, speculator = null, vocab = inner.vocabSize, grammars = null, ...wishes } = options;
+  const { window = 2048, speculator = null, vocab = inner.vocabSize, grammars = null, wake, ...wishes } = options;
   const watch = new Watch(inner);
   const posted: FromEngine[] = [];
   const spec: LoadSpec = {
@@ -131,8 +132,11 @@ export function harness(
     weightBytes: 0,
     notes: [],
   };
-  const scheduler = new Scheduler({ target, info, speculator, vocab, grammars }, spec, (message) =>
-    posted.push(message),
+  const scheduler = new Scheduler(
+    { target, info, speculator, vocab, grammars },
+    spec,
+    (message) => posted.push(message),
+    wake,
   );
   const run = () => {
     for (let turns = 0; scheduler.busy; turns++) {
