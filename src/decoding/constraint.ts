@@ -85,7 +85,7 @@ export interface ConstraintStats {
 export interface RowConstraint extends Disposable {
   /**
    * Masks along a draft that continues the committed text; row 0 is before any draft. Leaves the state where it was.
-   * The result of the call before is to be read (or given up) first.
+   * The result of the call before, of whichever row, is to be read (or given up) first.
    */
   masks(draft: readonly number[]): MaskRows;
   /** Ids that were committed, all legal; an EOS ends it. */

@@ -67,26 +67,41 @@ export function draftBlocks(
 ): Block[] {
   const drafted = proposeAll(plan, drafter, vocab);
   evaluate(drafted.flatMap(({ row, ids, known }) => (row.constraint !== null && ids !== null && !known ? [ids] : [])));
-  const hold = (array: MlxArray | null) => {
-    if (array === null) return null;
-    held.push(keep(array));
-    return array;
-  };
-  return drafted.flatMap((each): Block[] => {
+  const blocks: Block[] = [];
+  for (const each of drafted) {
     const { row, source, count, ids, q } = each;
     try {
+      if (row.constraint !== null) readMasks(blocks);
       const block =
         row.constraint === null ? { row, source, count, draft: ids, q, cut: false, legality: null } : legalPart(each);
-      const { legality } = block;
-      hold(block.draft);
-      hold(block.q);
-      hold(legality?.refused ?? null);
-      return [block];
+      for (const array of [block.draft, block.q, block.legality?.refused ?? null]) {
+        if (array !== null) held.push(keep(array));
+      }
+      blocks.push(block);
     } catch (error) {
       failed.push({ row, error });
-      return [];
     }
-  });
+  }
+  return blocks;
+}
+
+/** One question at a time: masks are read before the next row is asked. Those of the last row may wait for the forward. */
+function readMasks(blocks: Block[]): void {
+  const at = blocks.findLastIndex(({ legality }) => legality !== null);
+  const block = blocks[at];
+  if (block === undefined || block.legality === null) return;
+  const { rows, refused } = block.legality;
+  let words: MaskRows["words"];
+  try {
+    const read = rows.words();
+    words = () => read;
+  } catch (error) {
+    // Told when the row's turn comes: it is not the fault of the row that asks now.
+    words = () => {
+      throw error;
+    };
+  }
+  blocks[at] = { ...block, legality: { rows: { ...rows, words }, refused } };
 }
 
 function proposeAll(plan: readonly PlannedRound[], drafter: Drafter | null, vocab: number): Drafted[] {

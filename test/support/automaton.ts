@@ -94,6 +94,8 @@ export class AutomatonCompiler implements GrammarCompiler {
   pinned = 0;
   polls = 0;
   closed = false;
+  /** Questions so far: the answer to one is gone with the next. */
+  questions = 0;
   private readonly waiting = new Map<string, Set<(outcome: CompileOutcome) => void>>();
   private released: { readonly name: string; readonly error: ConstraintError | null }[] = [];
   /** Called with every question for masks; may throw. */
@@ -196,6 +198,7 @@ export class AutomatonRow implements RowConstraint {
     this.alive();
     if (this.over) throw new Error("masks were asked for behind the end");
     this.compiler.asked(this, draft);
+    const question = ++this.compiler.questions;
     const states = [this.state];
     let ends = false;
     let kept = 0;
@@ -214,6 +217,7 @@ export class AutomatonRow implements RowConstraint {
       width,
       words: () => {
         this.alive();
+        if (this.compiler.questions !== question) throw new Error("masks were read behind another question");
         const words = new Uint32Array((kept + 1) * width);
         for (const [row, state] of states.entries()) words.set(this.wordsOf(state, width), row * width);
         this.maskedRows += kept + 1;
@@ -246,6 +250,7 @@ export class AutomatonRow implements RowConstraint {
 
   forced(): readonly number[] {
     this.alive();
+    this.compiler.questions++;
     return this.over || this.compiler.options.forced === false ? [] : this.automaton.forced(this.state);
   }
 
