@@ -68,6 +68,8 @@ export class GrammarHome {
   /** Posts a call and gives its first answer. @throws LostWorker after the restart that follows from it */
   call(call: GrammarCall, row: BoundRow): number {
     return this.guarded(row, () => {
+      // An answer that nobody wanted may still be under way: the next call would be taken for it.
+      this.slot.shared.done(this.patienceMs);
       this.slot.shared.post(call);
       return this.slot.shared.answered(this.patienceMs);
     });
