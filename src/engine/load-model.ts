@@ -18,6 +18,8 @@ import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
 import { chooseCompute } from "../nn/select.ts";
+import type { GrammarMetrics } from "./grammar/metrics.ts";
+import { GrammarPool } from "./grammar/pool.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
 import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo } from "./protocol.ts";
 
@@ -36,7 +38,7 @@ export interface ReadyModel {
   /** Logits beyond this are padding. */
   readonly vocab: number;
   /** null: no tokenizer to compile grammars for. */
-  readonly grammars: GrammarCompiler | null;
+  readonly grammars: (GrammarCompiler & { readonly metrics?: GrammarMetrics }) | null;
 }
 
 /** Context window of a model whose config names none, in tokens. */
@@ -87,7 +89,13 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
       note: (text) => notes.push(text),
     });
     const info = describe({ target, speculation, backend: compute.description, spec, found, dir, vocab, notes });
-    return { target, speculator: speculation.speculator, info, vocab, grammars: null };
+    return {
+      target,
+      speculator: speculation.speculator,
+      info,
+      vocab,
+      grammars: new GrammarPool({ dir, vocabSize: vocab }),
+    };
   } catch (error) {
     target.model.dispose();
     throw error;

@@ -7,8 +7,9 @@ import type { ConstraintSpec } from "../decoding/constraint.ts";
 import type { ReplayStep } from "../decoding/replay.ts";
 import type { SamplingParams, TokenLogprob } from "../decoding/sampling-params.ts";
 import type { LogitDtype } from "../decoding/verdict.ts";
+import type { GrammarMetrics } from "./grammar/metrics.ts";
 
-export type { ConstraintSpec, LogitDtype, ReplayStep, SamplingParams, TokenLogprob };
+export type { ConstraintSpec, GrammarMetrics, LogitDtype, ReplayStep, SamplingParams, TokenLogprob };
 
 /** How to draft. */
 export interface SpeculationSpec {
@@ -259,6 +260,8 @@ export interface EngineStats {
   readonly mlxActiveBytes: number;
   readonly mlxPeakBytes: number;
   readonly mlxCacheBytes: number;
+  /** Of the loaded model's grammar engine; absent: no model. */
+  readonly grammars?: GrammarMetrics;
 }
 
 export interface TokenEvent {

@@ -148,6 +148,7 @@ class EngineThread {
   }
 
   private postStats(seq: number): void {
+    const grammars = this.ready?.grammars?.metrics;
     this.post({
       type: "stats",
       seq,
@@ -160,6 +161,7 @@ class EngineThread {
         mlxActiveBytes: activeBytes(),
         mlxPeakBytes: peakBytes(),
         mlxCacheBytes: cachedBytes(),
+        ...(grammars && { grammars }),
       },
     });
   }
