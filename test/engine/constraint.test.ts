@@ -475,6 +475,61 @@ describe("a grammar that fails", () => {
   });
 });
 
+describe("behind thoughts", () => {
+  /** Closers of the golden text, at several places of it; and one that never comes by itself. */
+  const closers = [4, 9, 15, 22].map((at) => CYCLE.tokens[at] ?? -1);
+  const never = Array.from({ length: 400 }, (_, id) => id + 20).find((id) => !CYCLE.tokens.includes(id)) ?? -1;
+
+  test("free text up to the closer, the grammar behind it: the same tokens with any drafts, across the closer", () => {
+    const pair = pairOf("drafter_dspark");
+    let crossed = 0;
+    for (const inside of [true, false]) {
+      const asked = [...closers, never].flatMap((closerId, i) =>
+        [GREEDY, { ...GREEDY, temperature: 0.4, seed: "5" }].map((sampling) => {
+          const opener = inside ? null : (CYCLE.tokens[0] ?? -1);
+          const start = { kind: "after_reasoning", inside, openerId: opener, closerId } as const;
+          const constraint = specOf(`g${i}`, { start });
+          return request({ promptIds: prompt, maxNewTokens: 110, eosIds: EOS, sampling, constraint });
+        }),
+      );
+      const grammars = automataFor(pair, 5);
+      const plain = runAll(pair, asked, { grammars, maxBatch: 1 });
+      for (const [i, { ids }] of plain.entries()) {
+        const { start, ebnf = "" } = asked[i]?.constraint ?? {};
+        const closerId = start?.kind === "after_reasoning" ? start.closerId : -1;
+        const thinks = inside || ids[0] === CYCLE.tokens[0];
+        const closed = thinks ? ids.indexOf(closerId) : -1;
+        // Thoughts end at the latest where the answer must begin.
+        if (thinks) expect(closed >= 0 && closed <= 110 - 64).toBe(true);
+        const automaton = grammars.options.automata[ebnf] as Automaton;
+        let state = 0;
+        for (const id of ids.slice(closed + 1)) {
+          expect(EOS.includes(id) ? automaton.accepting(state) : automaton.legal(state, id)).toBe(true);
+          state = automaton.next(state, id);
+        }
+      }
+      for (const { of } of Object.values(POLICIES)) {
+        const policy = of(pair);
+        if (policy === null) continue;
+        const { scheduler, posted, run } = harness(pair, { grammars, speculator: policy, maxQueue: asked.length });
+        for (const each of asked) scheduler.submit(each);
+        run();
+        for (const [i, each] of asked.entries()) {
+          expect(difference(told(posted, each.id).ids, plain[i]?.ids ?? [])).toBe("");
+          const { start } = each.constraint ?? {};
+          for (const message of posted) {
+            if (message.type !== "tokens" || start?.kind !== "after_reasoning") continue;
+            const at = message.batch.find(({ id }) => id === each.id)?.ids.indexOf(start.closerId) ?? -1;
+            const own = message.batch.find(({ id }) => id === each.id)?.ids.length ?? 0;
+            if (at > 0 && at < own - 1) crossed++;
+          }
+        }
+      }
+    }
+    expect(crossed).toBeGreaterThan(5);
+  });
+});
+
 test("handles stay flat over many rounds of every source", () => {
   const pair = pairOf("drafter_dspark");
   const grammars = automataFor(pair, 8);
