@@ -43,7 +43,7 @@ export interface ConstraintSpec {
   readonly ebnf: string;
   /**
    * Control tokens that may occur; every other one is denied. In the grammar the i-th is the character U+0001 + i, so
-   * that no text can be taken for a marker nor a marker for text. At most eight.
+   * that no text can be taken for a marker nor a marker for text. At most seven.
    */
   readonly markers: readonly string[];
   readonly counters: CounterTable | null;

@@ -6,8 +6,9 @@
 import { BYTE_CHARACTERS } from "../../text/byte-alphabet.ts";
 import type { TextTokenizer } from "../../text/index.ts";
 
-/** Reserved bytes are 1…8: control characters that no text needs. */
-export const MARKERS_MAX = 8;
+/** Bytes 1…8 are reserved: control characters that no text needs. The last one is never spelled: rules that match nothing. */
+const RESERVED_LAST = 8;
+export const MARKERS_MAX = RESERVED_LAST - 1;
 
 export interface MarkedVocabulary {
   /** By id; as long as the model's head. */
@@ -38,7 +39,7 @@ export function markedVocabulary(tokenizer: TextTokenizer, size: number, markers
 function spell(bytes: Uint8Array): string {
   let out = "";
   for (const byte of bytes) {
-    if (byte >= 1 && byte <= MARKERS_MAX) return "";
+    if (byte >= 1 && byte <= RESERVED_LAST) return "";
     out += BYTE_CHARACTERS[byte] ?? "";
   }
   return out;
