@@ -1,5 +1,6 @@
 /** SmolLM2 with the real grammar engine, and requests run to their ends as the engine thread runs them. */
 import { vocabularySize } from "../../src/checkpoint/vocabulary.ts";
+import type { GrammarCompiler } from "../../src/decoding/constraint.ts";
 import type { Speculator } from "../../src/decoding/speculator.ts";
 import { GrammarPool } from "../../src/engine/grammar/pool.ts";
 import type { GenerateRequest } from "../../src/engine/protocol.ts";
@@ -29,10 +30,15 @@ export class Structured {
   }
 
   /** @param policy null: plain steps */
-  async run(asked: readonly GenerateRequest[], policy: Speculator | null, maxBatch: number): Promise<Told[]> {
+  async run(
+    asked: readonly GenerateRequest[],
+    policy: Speculator | null,
+    maxBatch: number,
+    grammars: GrammarCompiler = this.pool,
+  ): Promise<Told[]> {
     let wake: () => void = () => undefined;
-    const { pair, pool, vocab } = this;
-    const options = { vocab, maxBatch, grammars: pool, wake: () => wake(), maxQueue: asked.length };
+    const { pair, vocab } = this;
+    const options = { vocab, maxBatch, grammars, wake: () => wake(), maxQueue: asked.length };
     const { scheduler, posted } = harness(pair, { ...options, ...(policy !== null && { speculator: policy }) });
     for (const each of asked) scheduler.submit(each);
     while (scheduler.busy || scheduler.queuedRows > 0) {
