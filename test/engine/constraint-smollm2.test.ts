@@ -7,9 +7,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Speculator } from "../../src/decoding/speculator.ts";
-import type { GenerateRequest } from "../../src/engine/protocol.ts";
+import type { EngineError, GenerateEvent } from "../../src/engine/client.ts";
+import { nativeFolder } from "../../src/engine/embedded/files.ts";
+import { type GenerateRequest, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
+import { spawnEngine } from "../../src/engine/spawn.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
 import { liveCpuObjects } from "../../src/mlx/cpu.ts";
+import { specOf } from "../support/automaton.ts";
 import { openTestMlx } from "../support/native.ts";
 import { difference, speculator } from "../support/pairs.ts";
 import { GREEDY } from "../support/sampling.ts";
@@ -99,5 +103,60 @@ describe.skipIf(!smollm2Present)("SmolLM2 with schemas (needs the GGUF of `make 
       expect(ids).toHaveLength(5);
       expect(smollm2.shown(ids)[0]).toBe("{");
     }
+  });
+
+  describe("on the engine's own thread", () => {
+    const spec: LoadSpec = {
+      model: join(folder, "mlx"),
+      offline: true,
+      kvBits: 0,
+      contextWindow: null,
+      threads: null,
+      speculation: NO_SPECULATION,
+      maxBatch: 2,
+      maxQueue: 8,
+    };
+
+    async function ids(events: AsyncIterableIterator<GenerateEvent>): Promise<{ ids: number[]; end: string }> {
+      const ids: number[] = [];
+      for await (const event of events) {
+        if (event.type === "tokens") ids.push(...event.ids);
+        if (event.type === "done") return { ids, end: event.reason };
+      }
+      throw new Error("no end");
+    }
+
+    test("idle and busy, given up while it compiles, refused, and behind an engine that was lost", async () => {
+      const engine = spawnEngine(nativeFolder());
+      try {
+        await engine.load(spec);
+        const asked = (await requests()).slice(0, 5);
+        const [person, verdict] = asked.map(([, each]) => each);
+        if (person === undefined || verdict === undefined) throw new Error("no schemas");
+        // Nothing runs: the thread rests until the grammar is there.
+        const first = await ids(engine.generate(person));
+        expect(complaint(SCHEMAS.person ?? {}, smollm2.shown(first.ids))).toBe("");
+        const free = request({ promptIds: person.promptIds, maxNewTokens: 200 });
+        const busy = ids(engine.generate(free));
+        const second = await ids(engine.generate(verdict));
+        expect(complaint(SCHEMAS.verdict ?? {}, smollm2.shown(second.ids))).toBe("");
+        const leave = new AbortController();
+        const third = request({ ...person, id: "ffffff01", constraint: schemaSpec(SCHEMAS.list ?? {}) });
+        const given = ids(engine.generate(third, leave.signal));
+        leave.abort();
+        expect(await given).toEqual({ ids: [], end: "cancelled" });
+        const constraint = specOf("root ::= nowhere\n");
+        const refused = ids(engine.generate(request({ ...person, id: "ffffff02", constraint })));
+        expect(await refused.catch((error: EngineError) => error.kind)).toBe("invalid_request");
+        const again = await ids(engine.generate({ ...person, id: "ffffff03" }));
+        expect(again).toEqual(first);
+        expect((await busy).ids).toHaveLength(200);
+        const { grammars, activeRows, queuedRows } = await engine.stats();
+        expect([activeRows, queuedRows]).toEqual([0, 0]);
+        expect(grammars?.compileSeconds.counts.reduce((sum, n) => sum + n, 0)).toBeGreaterThanOrEqual(2);
+      } finally {
+        await engine.shutdown(0);
+      }
+    });
   });
 });
