@@ -4,8 +4,6 @@
  * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
  */
 import { kvStates } from "../cache/state-factory.ts";
-import { startingAt } from "../decoding/after-reasoning.ts";
-import { ConstraintError, type ConstraintSpec, type RowConstraint } from "../decoding/constraint.ts";
 import type { PlannedDraft, PlannedRound } from "../decoding/draft-blocks.ts";
 import { type RoundResult, runRound } from "../decoding/round.ts";
 import { Row } from "../decoding/row.ts";
@@ -27,6 +25,7 @@ import type {
   WireError,
 } from "./protocol.ts";
 import { ActiveRequest } from "./request.ts";
+import { RequestGrammars } from "./request-grammars.ts";
 import { wireError } from "./wire-error.ts";
 
 const PLAIN: PlannedDraft = { source: "plain" };
@@ -45,6 +44,7 @@ export class Scheduler {
   private readonly byRow = new Map<Row, ActiveRequest>();
   private readonly chunks = new PrefillPolicy();
   private readonly policies: Policies;
+  private readonly grammars: RequestGrammars;
   private inFlight: Running | null = null;
   private prefillTurn = true;
   private failures = 0;
@@ -56,9 +56,13 @@ export class Scheduler {
     private readonly spec: LoadSpec,
     private readonly post: Post,
     /** Called when there is something to do again after `busy` was false. */
-    private readonly wake: () => void = () => undefined,
+    wake: () => void = () => undefined,
   ) {
     this.policies = new Policies(ready.speculator);
+    this.grammars = new RequestGrammars(ready.grammars, ready.vocab, {
+      ready: wake,
+      failed: (entry, error) => this.failWaiting(entry, error),
+    });
   }
 
   get activeRows(): number {
@@ -87,27 +91,7 @@ export class Scheduler {
       const firstBackground = this.queue.findIndex((waiting) => waiting.request.priority === 1);
       this.queue.splice(firstBackground < 0 ? this.queue.length : firstBackground, 0, entry);
     } else this.queue.push(entry);
-    const { constraint } = request;
-    if (constraint) this.compile(entry, constraint);
-  }
-
-  /** Running rows do not wait for it: the request stays in the queue, and others pass it. */
-  private compile(entry: ActiveRequest, constraint: ConstraintSpec): void {
-    const { grammars } = this.ready;
-    if (grammars === null) {
-      this.failWaiting(entry, new ConstraintError("invalid_request", "this model cannot follow a grammar"));
-      return;
-    }
-    let known = false;
-    const giveUp = grammars.compile(constraint, ({ compiled, error }) => {
-      known = true;
-      entry.compiling = null;
-      entry.compiled = compiled;
-      if (error === null) this.wake();
-      else this.failWaiting(entry, error);
-    });
-    // What was compiled before may be told at once.
-    if (!known) entry.compiling = giveUp;
+    this.grammars.prepare(entry);
   }
 
   private refusal(request: GenerateRequest): WireError | null {
@@ -143,7 +127,7 @@ export class Scheduler {
 
   /** One turn. To be called while `busy`. */
   turn(): void {
-    if (this.queue.some(({ compiling }) => compiling !== null)) this.ready.grammars?.poll();
+    this.grammars.poll(this.queue);
     this.dropCancelled();
     this.admit();
     const plan = this.plan();
@@ -271,7 +255,7 @@ export class Scheduler {
     try {
       sampler = new Sampler(request.sampling, vocab, request.promptIds);
       drafting = policy?.newRow(request.promptIds, capacity) ?? null;
-      const constraint = this.constraintOf(entry, maxNew);
+      const constraint = this.grammars.open(entry, maxNew);
       return new Row(request.promptIds, states, sampler, limits, drafting, constraint);
     } catch (error) {
       for (const state of states) state.dispose();
@@ -279,15 +263,6 @@ export class Scheduler {
       drafting?.session?.close();
       throw error;
     }
-  }
-
-  /** The row's grammar at its beginning; null: free text. @throws ConstraintError */
-  private constraintOf({ request, compiled }: ActiveRequest, maxNewTokens: number): RowConstraint | null {
-    const { grammars, vocab } = this.ready;
-    const { constraint, eosIds } = request;
-    if (!constraint || compiled === null || grammars === null) return null;
-    const limits = { eosIds, maxNewTokens, vocab };
-    return startingAt(constraint.start, grammars.open(compiled, limits), limits);
   }
 
   /** Decode rows together, or one chunk of the oldest prompt; the two take turns. */
