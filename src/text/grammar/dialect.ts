@@ -17,20 +17,25 @@ export interface Brackets {
 const BRACES: Brackets = { open: literal("{"), close: literal("}"), empty: literal("{}") };
 const SQUARE: Brackets = { open: literal("["), close: literal("]"), empty: literal("[]") };
 
-export interface Dialect {
-  readonly name: "json" | "python" | "gemma4";
-  /** Strings; the first is used where the content is constrained, any where it is not. */
-  readonly texts: readonly [TextForm, ...TextForm[]];
-  /** Names of members, where any name may stand. */
-  readonly keyText: TextForm;
+/** How the members of an object are written. */
+export interface MemberForm {
+  readonly object: Brackets;
+  readonly comma: string;
+  /** Between a free name and its value. */
+  readonly colon: string;
   /** The name of a member as a fragment, with what separates it from the value; null: it cannot be written. */
   key(name: string): string | null;
-  readonly object: Brackets;
-  readonly array: Brackets;
-  readonly comma: string;
-  readonly colon: string;
+  /** Names of members, where any name may stand. */
+  readonly keyText: TextForm;
   /** Members are written in the order of their names. */
   readonly sorted: boolean;
+}
+
+export interface Dialect extends MemberForm {
+  readonly name: "json" | "spaced" | "markup" | "python" | "gemma4";
+  /** Strings; the first is used where the content is constrained, any where it is not. */
+  readonly texts: readonly [TextForm, ...TextForm[]];
+  readonly array: Brackets;
   readonly words: { readonly true: string; readonly false: string; readonly null: string };
 }
 
@@ -53,7 +58,16 @@ function textForm(
   const escaped = charsOf(Object.keys(table).join(""));
   const plain = difference(difference(ANYTHING, CONTROLS), escaped);
   const fragment = literal(quote);
-  return { open: fragment, close: fragment, alphabet: union(plain, escaped), plain, escapes: map, anyEscape, follow };
+  return {
+    open: fragment,
+    close: fragment,
+    alphabet: union(plain, escaped),
+    plain,
+    escapes: map,
+    anyEscape,
+    follow,
+    forbidden: "",
+  };
 }
 
 /** Behind a backslash in JSON; surrogates in pairs only. */
@@ -87,8 +101,16 @@ export function spacedJsonDialect(gap: string, follow: string): Dialect {
     empty: `${literal(open)} ${gap} ${literal(close)}`,
   });
   const object = spaced("{", "}");
-  return { ...jsonDialect(follow, `":" ${gap}`), object, array: spaced("[", "]"), comma: `"," ${gap}` };
+  return { ...jsonDialect(follow, `":" ${gap}`), name: "spaced", object, array: spaced("[", "]"), comma: `"," ${gap}` };
 }
+
+/** JSON inside of markup: `<` is written as an escape, so that nothing in it closes a tag. */
+export const MARKUP_JSON_DIALECT: Dialect = (() => {
+  const [text] = JSON_DIALECT.texts;
+  const without = (set: CharSet) => difference(set, charsOf("<"));
+  const tagless: TextForm = { ...text, alphabet: without(text.alphabet), plain: without(text.plain) };
+  return { ...JSON_DIALECT, name: "markup", texts: [tagless], keyText: tagless };
+})();
 
 function jsonDialect(follow: string, colon: string): Omit<Dialect, "object" | "array" | "comma"> {
   const text = textForm('"', JSON_TABLE, follow, jsonEscape);
@@ -127,17 +149,12 @@ export const PYTHON_DIALECT: Dialect = {
 
 /** Names are bare in Gemma's notation: letters, digits, `_` and `-`, as its parser reads them. */
 export const BARE_NAME = /^[\w-]+$/;
-const NAME_CHARACTERS = charSet([
-  [0x30, 0x39],
-  [0x41, 0x5a],
-  [0x61, 0x7a],
-  [0x5f, 0x5f],
-  [0x2d, 0x2d],
-]);
 
-/** @param delimiter the fragment of `<|"|>`; its text is kept out of strings by leaving out its first character */
+const DELIMITER = '<|"|>';
+
+/** @param delimiter the fragment of `<|"|>` */
 export function gemmaDialect(delimiter: string): Dialect {
-  const plain = difference(ANYTHING, union(RESERVED, charsOf("<")));
+  const plain = difference(ANYTHING, RESERVED);
   const text: TextForm = {
     open: delimiter,
     close: delimiter,
@@ -146,11 +163,12 @@ export function gemmaDialect(delimiter: string): Dialect {
     escapes: new Map(),
     anyEscape: null,
     follow: "",
+    forbidden: DELIMITER,
   };
   return {
     name: "gemma4",
     texts: [text],
-    keyText: { ...text, open: "", close: "", alphabet: NAME_CHARACTERS, plain: NAME_CHARACTERS },
+    keyText: bareText("", NAME_CHARACTERS),
     key: (name) => (BARE_NAME.test(name) ? literal(`${name}:`) : null),
     object: BRACES,
     array: SQUARE,
@@ -161,13 +179,28 @@ export function gemmaDialect(delimiter: string): Dialect {
   };
 }
 
+/** Text without escapes, and without anything behind it. */
+export function bareText(open: string, alphabet: CharSet): TextForm {
+  return { open, close: "", alphabet, plain: alphabet, escapes: new Map(), anyEscape: null, follow: "", forbidden: "" };
+}
+
+/** Names that any syntax can write. */
+export const NAME_CHARACTERS = charSet([
+  [0x30, 0x39],
+  [0x41, 0x5a],
+  [0x61, 0x7a],
+  [0x5f, 0x5f],
+  [0x2d, 0x2d],
+]);
+
 /** A constant as a fragment; null: the dialect cannot write it. */
 export function literalValue(value: Json, dialect: Dialect): string | null {
   if (value === null) return literal(dialect.words.null);
   if (typeof value === "boolean") return literal(value ? dialect.words.true : dialect.words.false);
   if (typeof value === "number") return literal(JSON.stringify(value));
   if (typeof value === "string") {
-    if (dialect.name === "json") return value.isWellFormed() ? literal(JSON.stringify(value)) : null;
+    if (dialect.name === "json" || dialect.name === "spaced")
+      return value.isWellFormed() ? literal(JSON.stringify(value)) : null;
     return literalText(value, dialect.texts[0]);
   }
   if (isJsonArray(value)) {

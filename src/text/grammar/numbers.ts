@@ -4,10 +4,9 @@
  */
 import { type Automaton, explore } from "./automaton.ts";
 import { charSet } from "./charset.ts";
-import type { Rules } from "./rules.ts";
-import { literal } from "./rules.ts";
+import { bareText } from "./dialect.ts";
+import { literal, type Rules } from "./rules.ts";
 import type { Bound, NumberShape } from "./shapes.ts";
-import type { TextForm } from "./text-form.ts";
 import { writeText } from "./text-form.ts";
 
 const INTEGER_DIGITS = 19;
@@ -123,15 +122,7 @@ const NUMERALS = charSet([
   [0x2e, 0x2e],
   [0x30, 0x39],
 ]);
-const DIGITS_FORM: TextForm = {
-  open: "",
-  close: "",
-  alphabet: NUMERALS,
-  plain: NUMERALS,
-  escapes: new Map(),
-  anyEscape: null,
-  follow: "",
-};
+const DIGITS_FORM = bareText("", NUMERALS);
 
 /** Whole numbers from `from` to `to` (null: no end), without leading zeros, as alternatives. */
 export function wholeNumbers(from: bigint, to: bigint | null): string[] {

@@ -4,14 +4,14 @@
  */
 import { type Automaton, both, explore, ofLength } from "./automaton.ts";
 import { ANYTHING, charsOf, difference } from "./charset.ts";
-import { type Brackets, compareNames, type Dialect, literalValue } from "./dialect.ts";
+import { type Brackets, compareNames, type Dialect, literalValue, type MemberForm } from "./dialect.ts";
 import { GrammarError } from "./errors.ts";
 import { pointerTo } from "./json-tree.ts";
 import { COUNT_MAX, LENGTH_MAX } from "./keywords.ts";
 import { numberRule } from "./numbers.ts";
 import { literal, type Rules } from "./rules.ts";
-import type { ArrayShape, ObjectShape, Property, SchemaNode, Shape, StringShape } from "./shapes.ts";
-import { type TextForm, writeText } from "./text-form.ts";
+import type { ArrayShape, ObjectShape, SchemaNode, Shape, StringShape } from "./shapes.ts";
+import { anyText, type TextForm, writeText } from "./text-form.ts";
 
 /** Rules of one grammar: beyond that it takes longer to compile than anybody waits. */
 const RULES_MAX = 20_000;
@@ -52,7 +52,7 @@ export class SchemaWriter {
 
   /** Any value at all. */
   any(): string {
-    return this.rules.once("any", (name) => {
+    return this.rules.once(this.own("any"), (name) => {
       const words = Object.values(this.dialect.words).map((word) => literal(word));
       const number = numberRule(this.rules, { kind: "number", integer: false, min: null, max: null }) ?? "";
       const array = this.rules.name("any_array");
@@ -63,10 +63,10 @@ export class SchemaWriter {
 
   /** Any object. */
   anyObject(): string {
-    return this.rules.once("any_object", (name) => {
+    return this.rules.once(this.own("any_object"), (name) => {
       const member = this.rules.name("any_member");
       this.list(name, this.dialect.object, member);
-      const key = this.freeKey([], null);
+      const key = this.freeKey([], null, this.dialect.keyText);
       this.rules.define(member, [`${key} ${this.dialect.colon} ${this.any()}`]);
     });
   }
@@ -74,12 +74,16 @@ export class SchemaWriter {
   /** Strings without any constraint, as fragments. */
   freeTexts(): string[] {
     return this.dialect.texts.map((form, i) => {
-      const rule = this.rules.once(`text${i}`, (name) => {
-        const first = writeText(this.rules, `text_rest${i}`, ofLength(0, null, form.alphabet), form);
+      const rule = this.rules.once(this.own(`text${i}`), (name) => {
+        const first = writeText(this.rules, `text_rest${i}`, anyText(form), form);
         this.rules.define(name, [first ?? form.close]);
       });
       return [form.open, rule].filter((part) => part !== "").join(" ");
     });
+  }
+
+  private own(name: string): string {
+    return `${this.dialect.name}_${name}`;
   }
 
   private shape(shape: Shape, pointer: string): string[] {
@@ -100,7 +104,7 @@ export class SchemaWriter {
       case "array":
         return [this.array(shape, pointer)];
       case "object":
-        return [this.object(shape, pointer)];
+        return [this.object(shape, pointer, this.dialect, (node) => this.value(node))];
       case "node":
         return [this.value(shape.node)];
     }
@@ -127,7 +131,7 @@ export class SchemaWriter {
 
   /** The rule of a text with a pattern or a length, behind its opener. */
   constrained(shape: StringShape, max: number | null, form: TextForm, pointer: string): string | null {
-    let automaton: Automaton = ofLength(shape.min, max, form.alphabet);
+    let automaton: Automaton = both(anyText(form), ofLength(shape.min, max, form.alphabet));
     if (shape.pattern !== null) automaton = both(automaton, shape.pattern);
     const { strict } = this.options;
     const inexact = strict ? "fewer" : "more";
@@ -164,11 +168,12 @@ export class SchemaWriter {
     return names[0] ?? "";
   }
 
-  private object(shape: ObjectShape, pointer: string): string {
-    const { rules, dialect } = this;
-    const properties = this.properties(shape, pointer);
+  /** The rule of an object in any form of members. @param valueRule the rule of a member's value */
+  object(shape: ObjectShape, pointer: string, form: MemberForm, valueRule: (node: SchemaNode) => string): string {
+    const { rules } = this;
+    const properties = this.properties(shape, pointer, form, valueRule);
     const max = this.countedLimit(shape.max, COUNT_MAX, pointerTo(pointer, "maxProperties"));
-    const others = shape.others === null ? null : this.member(shape, shape.others);
+    const others = shape.others === null ? null : this.member(shape, valueRule(shape.others), form);
     // State (i, n): the properties before i are decided, n members are written, as far as the number matters.
     const most = Math.max(1, shape.min, max ?? 0);
     const names = new Map<string, string>();
@@ -188,7 +193,7 @@ export class SchemaWriter {
     for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
       const [i, n] = next;
       const after = (at: number) => state(at, Math.min(n + 1, most));
-      const comma = n === 0 ? "" : `${dialect.comma} `;
+      const comma = n === 0 || form.comma === "" ? "" : `${form.comma} `;
       const left = properties.slice(i);
       const needed = left.filter(({ required }) => required).length;
       const property = properties[i];
@@ -197,7 +202,7 @@ export class SchemaWriter {
       const reach = others === null ? n + left.length - 1 : Number.POSITIVE_INFINITY;
       const alternatives: string[] = [];
       if (property === undefined) {
-        if (n >= shape.min) alternatives.push(dialect.object.close);
+        if (n >= shape.min) alternatives.push(form.object.close);
         if (others !== null && room(1)) alternatives.push(`${comma}${others} ${after(i)}`);
       } else {
         const more = property.required ? needed : needed + 1;
@@ -206,39 +211,35 @@ export class SchemaWriter {
       }
       rules.define(names.get(`${i},${n}`) ?? "", alternatives);
     }
-    return rules.define(rules.name("object"), [`${dialect.object.open} ${first}`]);
+    return rules.define(rules.name("object"), [`${form.object.open} ${first}`.trimStart()]);
   }
 
-  private properties(shape: ObjectShape, pointer: string): { readonly fragment: string; readonly required: boolean }[] {
-    const sorted = this.dialect.sorted
-      ? [...shape.properties].sort((a, b) => compareNames(a.name, b.name))
-      : shape.properties;
-    return sorted.flatMap((property: Property) => {
-      const { name, node, required } = property;
-      const key = this.dialect.key(name);
-      if (key !== null) return [{ fragment: `${key} ${this.value(node)}`, required }];
+  private properties(
+    shape: ObjectShape,
+    pointer: string,
+    form: MemberForm,
+    valueRule: (node: SchemaNode) => string,
+  ): { readonly fragment: string; readonly required: boolean }[] {
+    const sorted = form.sorted ? [...shape.properties].sort((a, b) => compareNames(a.name, b.name)) : shape.properties;
+    return sorted.flatMap(({ name, node, required }) => {
+      const key = form.key(name);
+      if (key !== null) return [{ fragment: `${key} ${valueRule(node)}`, required }];
       if (!required) return [];
-      throw new GrammarError(
-        pointerTo(pointer, "properties", name),
-        `this name cannot be written in ${this.dialect.name} form`,
-      );
+      throw new GrammarError(pointerTo(pointer, "properties", name), "this model's calls cannot write this name");
     });
   }
 
   /** A member that no property names. */
-  private member(shape: ObjectShape, others: SchemaNode): string {
-    const key = this.freeKey(
-      shape.properties.map(({ name }) => name),
-      shape.names,
-    );
-    return this.rules.define(this.rules.name("member"), [`${key} ${this.dialect.colon} ${this.value(others)}`]);
+  private member(shape: ObjectShape, value: string, form: MemberForm): string {
+    const taken = shape.properties.map(({ name }) => name);
+    const key = this.freeKey(taken, shape.names, form.keyText);
+    return this.rules.define(this.rules.name("member"), [`${key} ${form.colon} ${value}`]);
   }
 
   /** A name that is none of `taken`. */
-  private freeKey(taken: readonly string[], names: StringShape | null): string {
-    const form = this.dialect.keyText;
+  private freeKey(taken: readonly string[], names: StringShape | null, form: TextForm): string {
     // A bare name is not empty.
-    const min = Math.max(names?.min ?? 0, form.open === "" ? 1 : 0);
+    const min = Math.max(names?.min ?? 0, form.close === "" ? 1 : 0);
     const max = names?.max != null && names.max <= NAME_LENGTH_MAX ? names.max : null;
     if (names?.max != null && max === null) this.options.relax("propertyNames/maxLength");
     let automaton = both(ofLength(min, max, form.alphabet), noneOf(taken));

@@ -1,5 +1,5 @@
 /** How a dialect writes strings, and the rules of an automaton of their characters in that form. */
-import { type Automaton, type State, trimmed } from "./automaton.ts";
+import { type Automaton, ofLength, type State, trimmed, without } from "./automaton.ts";
 import { type CharSet, charSet, difference, intersection, isSubset, NON_ASCII, size } from "./charset.ts";
 import { charClass, literal, oneOf, type Rules } from "./rules.ts";
 
@@ -18,6 +18,13 @@ export interface TextForm {
   readonly anyEscape: ((rules: Rules) => string) | null;
   /** Characters of which one follows; "": not known. */
   readonly follow: string;
+  /** What no text may hold, since it would end it for whoever reads it; "": nothing. */
+  readonly forbidden: string;
+}
+
+/** Every text that can be written. */
+export function anyText({ alphabet, forbidden }: TextForm): Automaton {
+  return forbidden === "" ? ofLength(0, null, alphabet) : without(forbidden, alphabet);
 }
 
 /** What to do with more than 256 characters beyond ASCII that are not all: an ASCII class cannot hold them (§3.6). */
@@ -89,6 +96,7 @@ function withoutVast(automaton: Automaton, onCut: () => void): Automaton {
 
 /** A literal text in the form, opener and closer included; null: it cannot be written. */
 export function literalText(text: string, form: TextForm): string | null {
+  if (form.forbidden !== "" && text.includes(form.forbidden)) return null;
   let written = "";
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0;
