@@ -10,8 +10,8 @@ import { type SlotOptions, WorkerSlot } from "./worker-slot.ts";
 
 export interface HomeEvents {
   compiled(entry: GrammarEntry, ms: number): void;
-  /** The engine refused the grammar: its reason. */
-  refused(entry: GrammarEntry, reason: string): void;
+  /** The grammar will not be compiled. @param fault whose: the grammar's own, or the engine's */
+  refused(entry: GrammarEntry, reason: string, fault: "grammar" | "engine"): void;
   restarted(): void;
 }
 
@@ -23,6 +23,8 @@ export class GrammarHome {
   readonly rows = new Map<number, BoundRow>();
   private slot: WorkerSlot;
   private lastReason = "";
+  /** A row has found the instance gone and deals with it. */
+  private inLoss = false;
 
   constructor(
     private readonly options: SlotOptions,
@@ -103,7 +105,9 @@ export class GrammarHome {
   /** The instance is gone while `row` waited for it. A compile that it died of says so itself. */
   private lost(row: BoundRow): void {
     const { slot } = this;
+    this.inLoss = true;
     this.poll();
+    this.inLoss = false;
     if (slot !== this.slot) return;
     this.strike(row.entry);
     this.restart();
@@ -111,16 +115,16 @@ export class GrammarHome {
 
   private strike(entry: GrammarEntry): void {
     entry.strikes++;
-    if (entry.strikes >= STRIKES_MAX) this.giveUp(entry, this.lastReason);
+    if (entry.strikes >= STRIKES_MAX) this.giveUp(entry, this.lastReason, "engine");
   }
 
-  private giveUp(entry: GrammarEntry, reason: string): void {
+  private giveUp(entry: GrammarEntry, reason: string, fault: "grammar" | "engine"): void {
     for (const row of entry.rows) {
       row.fail(`grammar engine failed${reason === "" ? "" : `: ${reason}`}`);
       this.rows.delete(row.id);
     }
     this.entries.delete(entry.key);
-    if (!entry.compiled) this.events.refused(entry, reason === "" ? "the grammar engine failed" : reason);
+    if (!entry.compiled) this.events.refused(entry, reason === "" ? "grammar engine failed" : reason, fault);
   }
 
   private receive(message: FromGrammarWorker): void {
@@ -139,6 +143,7 @@ export class GrammarHome {
         break;
       case "lost": {
         this.lastReason = message.reason;
+        if (this.inLoss) break;
         for (const one of [...this.entries.values()]) if (!one.compiled) this.strike(one);
         this.restart();
       }
@@ -148,7 +153,7 @@ export class GrammarHome {
 
   /** Ends the worker over a grammar that it refused, or that takes it too long. */
   restartWithout(entry: GrammarEntry | undefined, reason: string): void {
-    if (entry !== undefined) this.giveUp(entry, reason);
+    if (entry !== undefined) this.giveUp(entry, reason, "grammar");
     this.restart();
   }
 

@@ -151,9 +151,9 @@ export class GrammarPool implements GrammarCompiler {
       this.meter.compiled(ms);
       entry.deliver(() => ({ compiled: new Compiled(entry, false), error: null }));
     },
-    refused: (entry, reason) => {
+    refused: (entry, reason, fault) => {
       if (this.entries.get(entry.key) === entry) this.entries.delete(entry.key);
-      entry.deliver(() => refusal("invalid_request", reason));
+      entry.deliver(() => refusal(fault === "grammar" ? "invalid_request" : "internal", reason));
     },
     restarted: () => this.meter.restarted(),
   };

@@ -26,7 +26,10 @@ export class WorkerSlot {
     port1.on("message", onMessage);
     const setup: GrammarWorkerSetup = { port: port2, memory: this.shared.memory, ...options };
     this.worker = new Worker(grammarWorkerUrl(), { workerData: setup, transferList: [port2] });
-    this.worker.on("error", () => this.shared.markLost());
+    this.worker.on("error", (error) => {
+      this.shared.markLost();
+      onMessage({ type: "lost", reason: error instanceof Error ? error.message : String(error) });
+    });
     // An idle grammar engine keeps no process alive.
     this.worker.unref();
     port1.unref();

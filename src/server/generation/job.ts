@@ -6,6 +6,7 @@
 import type { GenerateRequest, ModelInfo, SamplingParams } from "../../engine/protocol.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
+import { constraintOf, withFormatLine } from "./constraint.ts";
 import type { GenerationRequest } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
@@ -42,7 +43,8 @@ export interface JobContext {
 }
 
 /** Builds the job; rejects with `RequestError` 400 naming the field. */
-export async function prepareJob(request: GenerationRequest, context: JobContext): Promise<GenerationJob> {
+export async function prepareJob(given: GenerationRequest, context: JobContext): Promise<GenerationJob> {
+  const request = withFormatLine(given);
   const { model, text, options } = context;
   const newId = context.newId ?? randomRequestId;
   const prompts = await encodePrompts(request, context);
@@ -59,7 +61,9 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   const sampling = resolveSampling(request, model, options);
   const wanted = Math.min(request.maxTokens ?? options.defaultMaxTokens, options.maxTokensCap);
   const rows: JobRow[] = [];
+  const constraints = prompts.map((ids) => constraintOf(request, text.grammarFacts, ids));
   prompts.forEach((promptIds, promptIndex) => {
+    const constraint = constraints[promptIndex] ?? null;
     checkLength(promptIds, request.promptParam, model.contextWindow);
     const first = promptIndex * request.n;
     const choices = Array.from({ length: request.n }, (_, i) => first + i);
@@ -77,12 +81,15 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
           eosIds: request.ignoreEos ? [] : eosIds,
           topLogprobs: request.topLogprobs,
           priority: request.priority,
+          ...(constraint !== null && { constraint }),
         },
       });
     });
   });
   const id = rows[0]?.request.id ?? newId();
-  return { id, model, rows, choiceCount, prompts, stops: request.stops, silentIds: new Set(eosIds) };
+  // Only the end of its grammar ends a text that has one.
+  const stops = constraints.some((constraint) => constraint !== null) ? [] : request.stops;
+  return { id, model, rows, choiceCount, prompts, stops, silentIds: new Set(eosIds) };
 }
 
 async function encodePrompts(

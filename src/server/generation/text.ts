@@ -2,7 +2,7 @@
  * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
  * tests put a small fake behind it.
  */
-import type { IncrementalText, LooseConversation } from "../../text/index.ts";
+import type { GrammarFacts, IncrementalText, LooseConversation } from "../../text/index.ts";
 
 export interface TextSource {
   /**
@@ -16,6 +16,8 @@ export interface TextSource {
   detokenizer(): IncrementalText;
   /** True bytes of one token, also of half a character; empty for an id without text. */
   tokenBytes(id: number): Uint8Array;
+  /** What grammars must know; null: the model has none. */
+  readonly grammarFacts: GrammarFacts | null;
   /** Things about the model's text files that are worth telling whoever loads it. */
   readonly warnings: readonly string[];
   /** End-of-turn ids known from the tokenizer files; the model's own come with `ModelInfo`. */

@@ -38,6 +38,11 @@ export function jsonText(value: Json): string {
   return JSON.stringify(value);
 }
 
+/** Compact JSON text of what a body's parser gave. */
+export function jsonTextOf(value: unknown): string {
+  return jsonText(jsonTree(value));
+}
+
 /** Equal as JSON: the order of keys does not matter. */
 export function sameJson(a: Json, b: Json): boolean {
   if (isJsonArray(a))
