@@ -71,13 +71,6 @@ export class Counters {
     return current;
   }
 
-  /** Bytes that may follow, whatever they are, before a string can be too long. */
-  stringRoom({ string }: CounterState): number {
-    const own = string === null ? Number.POSITIVE_INFINITY : string.max - string.length;
-    // A token may hold a whole string that begins within it.
-    return Math.min(own, this.least);
-  }
-
   /** Commas that may follow before an array or object can have too many members. */
   memberRoom({ container }: CounterState): number {
     let room = this.least;

@@ -17,7 +17,7 @@ import {
 } from "./dialect.ts";
 import { GrammarError } from "./errors.ts";
 import { RawValues } from "./raw-values.ts";
-import { literal } from "./rules.ts";
+import { type LiteralEntry, literal, literalsRule } from "./rules.ts";
 import { writeText } from "./text-form.ts";
 
 export interface FamilyGrammar {
@@ -42,7 +42,7 @@ const hermes: FamilyGrammar = {
     const end = `"}\\n" ${context.syntax.fragment("</tool_call>")}`;
     return oneTool(context, tools, (tool) => {
       const given = tool.strict ? writer.value(checked(tool).node) : writer.anyObject();
-      return `${literal(hermesHead(tool.name))} ${given} ${end}`;
+      return { text: hermesHead(tool.name), rest: `${given} ${end}` };
     });
   },
 };
@@ -75,7 +75,7 @@ const xml: FamilyGrammar = {
       const given = argumentRule(context, context.writer(JSON_DIALECT), tool, form, (node) =>
         behind(context, values.value(node)),
       );
-      return `${literal(`\n<function=${tool.name}>\n`)} ${given}`;
+      return { text: `\n<function=${tool.name}>\n`, rest: given };
     });
   },
 };
@@ -88,7 +88,7 @@ const gemma4: FamilyGrammar = {
     const writer = context.writer(gemmaDialect(context.syntax.fragment('<|"|>')));
     return oneTool(context, tools, (tool) => {
       const given = tool.strict ? writer.value(checked(tool).node) : writer.anyObject();
-      return `${literal(`call:${tool.name}`)} ${given} ${context.syntax.fragment("<tool_call|>")}`;
+      return { text: `call:${tool.name}`, rest: `${given} ${context.syntax.fragment("<tool_call|>")}` };
     });
   },
 };
@@ -104,12 +104,12 @@ const lfm2: FamilyGrammar = {
       if (!/^[A-Za-z_][\w.-]*$/.test(tool.name)) throw unwritable(tool);
       const form: MemberForm = {
         ...PYTHON_DIALECT,
-        object: bracketsOf(literal(`${tool.name}(`), literal(")")),
+        object: bracketsOf("", literal(")")),
         colon: literal("="),
         key: (name) => (/^[A-Za-z_]\w*$/.test(name) ? literal(`${name}=`) : null),
         keyText: bareText("", LETTERS),
       };
-      return argumentRule(context, writer, tool, form, (node) => writer.value(node));
+      return { text: `${tool.name}(`, rest: argumentRule(context, writer, tool, form, (node) => writer.value(node)) };
     });
     const end = `"]" ${context.syntax.fragment("<|tool_call_end|>")}`;
     const more = rules.name("calls_rest");
@@ -147,7 +147,7 @@ const minicpm5: FamilyGrammar = {
     };
     return oneTool(context, tools, (tool) => {
       const given = argumentRule(context, context.writer(JSON_DIALECT), tool, form, (node) => values.value(node));
-      return `${literal(`${tool.name}">`)} ${given}`;
+      return { text: `${tool.name}">`, rest: given };
     });
   },
 };
@@ -176,7 +176,7 @@ const muse: FamilyGrammar = {
       const given = argumentRule(context, context.writer(JSON_DIALECT), tool, form, (node) =>
         behind(context, values.value(node)),
       );
-      return `${literal(`<atem:invoke name="${tool.name}">\n`)} ${given}`;
+      return { text: `<atem:invoke name="${tool.name}">\n`, rest: given };
     });
     const end = syntax.fragment("</atem:function_calls>");
     const more = rules.name("calls_rest");
@@ -195,12 +195,12 @@ export const FAMILY_GRAMMARS: Readonly<Record<CallFamily, FamilyGrammar>> = {
 };
 
 /** The rule of a call of any of the tools. */
-function oneTool(context: CallContext, tools: readonly ReadTool[], write: (tool: ReadTool) => string): string {
+function oneTool(context: CallContext, tools: readonly ReadTool[], write: (tool: ReadTool) => LiteralEntry): string {
   const calls = tools.map((tool) => {
     if (/["<>\n\\]/.test(tool.name)) throw unwritable(tool);
     return write(tool);
   });
-  return context.rules.define(context.rules.name("call"), calls);
+  return literalsRule(context.rules, "call", calls);
 }
 
 /** A value's rule with the line break behind its closing tag. */

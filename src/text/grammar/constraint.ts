@@ -83,7 +83,7 @@ export function textConstraint({ format, calls, thoughts, controlId }: GrammarWi
   const relaxed = [...(answer?.relaxed ?? []), ...(turn?.relaxed ?? []), ...(uncounted ? [""] : [])];
   return {
     kind: needsCalls ? "tools" : kindOf(format),
-    ebnf: `${answer?.text ?? ""}${rules.text}`,
+    ebnf: rules.text,
     markers: turn?.markers ?? [],
     counters: uncounted ? null : counters,
     start: behind,
@@ -102,8 +102,6 @@ function kindOf(format: GrammarFormat | null): TextConstraint["kind"] {
 
 interface Answer {
   readonly rules: Rules;
-  /** Rules that were given as text. */
-  readonly text: string;
   readonly start: string;
   readonly counters: CountedTable | null;
   readonly relaxed: readonly string[];
@@ -111,16 +109,14 @@ interface Answer {
 
 function answerOf(format: GrammarFormat): Answer {
   const rules = new Rules();
-  const plain = (start: string, text = ""): Answer => ({ rules, text, start, counters: null, relaxed: [] });
+  const plain = (start: string): Answer => ({ rules, start, counters: null, relaxed: [] });
   switch (format.kind) {
     case "json_object":
-      return { ...objectGrammar(), text: "" };
+      return objectGrammar();
     case "json_schema":
-      return { ...schemaGrammar(format.schema, format.strict), text: "" };
-    case "grammar": {
-      const { text, start } = userGrammar(format.ebnf);
-      return plain(start, text);
-    }
+      return schemaGrammar(format.schema, format.strict);
+    case "grammar":
+      return plain(userGrammar(rules, format.ebnf));
     case "regex":
       return plain(regexRule(rules, format.pattern));
     case "choice":

@@ -1,11 +1,12 @@
 /**
- * Numbers within bounds as rules. Integers have no fraction (`3.0` is none), bounded numbers no exponent. Numbers without
- * bounds have at most 19 digits in front of the point and 20 behind it, so that a model cannot write digits for ever.
+ * Numbers within bounds as automata, digit by digit. Integers have no fraction (`3.0` is none), bounded numbers no exponent.
+ * Numbers without bounds have at most 19 digits in front of the point and 20 behind it, so that a model cannot write digits
+ * for ever.
  */
 import { type Automaton, explore } from "./automaton.ts";
-import { charSet } from "./charset.ts";
+import { type CharSet, charSet } from "./charset.ts";
 import { bareText } from "./dialect.ts";
-import { literal, type Rules } from "./rules.ts";
+import type { Rules } from "./rules.ts";
 import type { Bound, NumberShape } from "./shapes.ts";
 import { writeText } from "./text-form.ts";
 
@@ -17,161 +18,191 @@ const BOUNDED_DIGITS = 8;
 /** The rule of a number; null: there is none within the bounds. */
 export function numberRule(rules: Rules, shape: NumberShape): string | null {
   const { integer, min, max } = shape;
-  if (min === null && max === null) {
-    return rules.once(integer ? "integer" : "number", (name) => {
-      const whole = rules.once("whole", (own) => rules.define(own, [`"0"`, `[1-9] [0-9]{0,${INTEGER_DIGITS - 1}}`]));
-      if (integer) rules.define(name, [whole, `"-" ${whole}`]);
-      else {
-        const rest = rules.once("fraction", (own) => {
-          const exponent = `[eE] [+\\-]? [0-9]{1,2}`;
-          rules.define(own, [anyFraction(rules), `${anyFraction(rules)} ${exponent}`]);
-        });
-        rules.define(name, [`${whole} ${rest}`, `"-" ${whole} ${rest}`]);
+  if (min !== null || max !== null) return writeText(rules, "bounded", numbersWithin(shape), NUMBER_FORM);
+  const whole = rules.once("whole", (name) => rules.define(name, ['"0"', `[1-9] [0-9]{0,${INTEGER_DIGITS - 1}}`]));
+  if (integer) return rules.once("integer", (name) => rules.define(name, [whole, `"-" ${whole}`]));
+  return rules.once("number", (name) => {
+    const point = rules.define(rules.name("point"), ['""', `"." [0-9]{1,${FRACTION_DIGITS}}`]);
+    const exponent = rules.define(rules.name("exponent"), ['""', `[eE] [+\\-]? [0-9]{1,2}`]);
+    rules.define(name, [`${whole} ${point} ${exponent}`, `"-" ${whole} ${point} ${exponent}`]);
+  });
+}
+
+/** Unsigned decimal digits of a bound. */
+interface Limit {
+  readonly whole: string;
+  readonly fraction: string;
+  readonly exclusive: boolean;
+}
+
+/** Unsigned numbers between two limits. */
+interface Side {
+  readonly low: Limit;
+  /** null: no end. */
+  readonly high: Limit | null;
+}
+
+/** How the digits so far compare with as many of a limit's. */
+type Order = -1 | 0 | 1;
+
+type Place =
+  | { readonly at: "start" }
+  | { readonly at: "sign" }
+  | { readonly at: "whole"; readonly side: 0 | 1; readonly digits: number; readonly low: Order; readonly high: Order }
+  /** Behind the point; an order other than 0 is decided for good. `digits` 0: only the point is read. */
+  | {
+      readonly at: "fraction";
+      readonly side: 0 | 1;
+      readonly digits: number;
+      readonly low: Order;
+      readonly high: Order;
+    };
+
+const MINUS = charSet([[0x2d, 0x2d]]);
+const POINT = charSet([[0x2e, 0x2e]]);
+const NUMBER_FORM = bareText(
+  "",
+  charSet([
+    [0x2d, 0x2e],
+    [0x30, 0x39],
+  ]),
+);
+
+function numbersWithin({ integer, min, max }: NumberShape): Automaton {
+  const sides = [sideOf(min, max), sideOf(negated(max), negated(min))] as const;
+  const fraction = (limit: Limit | null) => (limit === null ? 0 : limit.fraction.length + 2);
+  const digitsMax = Math.max(
+    BOUNDED_DIGITS,
+    ...sides.flatMap((side) => [fraction(side?.low ?? null), fraction(side?.high ?? null)]),
+  );
+  return explore<Place>(
+    { at: "start" },
+    (place) => Object.values(place).join(),
+    (place) => isWithin(place, sides),
+    (place) => {
+      switch (place.at) {
+        case "start":
+          return [
+            ...firstDigits(0, sides[0]),
+            ...(sides[1] === null ? [] : [{ on: MINUS, to: { at: "sign" } as const }]),
+          ];
+        case "sign":
+          return firstDigits(1, sides[1]);
+        case "whole":
+          return [...nextWhole(place, sides[place.side]), ...(integer ? [] : pointBehind(place, sides[place.side]))];
+        case "fraction":
+          return nextFraction(place, sides[place.side], digitsMax);
       }
-    });
-  }
-  const alternatives = [
-    ...side(rules, integer, atLeastZero(min), max),
-    ...side(rules, integer, atLeastZero(negated(max)), negated(min)).map((digits) => `"-" ${digits}`),
-  ];
-  return alternatives.length === 0 ? null : rules.define(rules.name("bounded"), alternatives);
+    },
+  );
 }
 
 function negated(bound: Bound | null): Bound | null {
   return bound === null ? null : { value: -bound.value, exclusive: bound.exclusive };
 }
 
-function atLeastZero(bound: Bound | null): Bound {
-  return bound === null || bound.value < 0 ? { value: 0, exclusive: false } : bound;
+/** The numbers of one sign; null: there are none. */
+function sideOf(min: Bound | null, max: Bound | null): Side | null {
+  const low = min === null || min.value < 0 ? { value: 0, exclusive: false } : min;
+  if (max !== null && (max.value < low.value || (max.value === low.value && (max.exclusive || low.exclusive))))
+    return null;
+  return { low: limitOf(low), high: max === null ? null : limitOf(max) };
 }
 
-/** Unsigned numbers from `low`, which is not negative. */
-function side(rules: Rules, integer: boolean, low: Bound, high: Bound | null): string[] {
-  if (high !== null && (high.value < low.value || (high.value === low.value && (high.exclusive || low.exclusive))))
-    return [];
-  const [from, to] = [decimal(low.value), high === null ? null : decimal(high.value)];
-  if (integer) {
-    const first = from.whole + (from.fraction !== "" || low.exclusive ? 1n : 0n);
-    const last = to === null ? null : to.whole - (to.fraction === "" && high?.exclusive === true ? 1n : 0n);
-    return wholeNumbers(first, last);
-  }
-  const lowEnd: Edge = { digits: from.fraction, exclusive: low.exclusive };
-  const highEnd: Edge | null = to === null || high === null ? null : { digits: to.fraction, exclusive: high.exclusive };
-  const fraction = (low: Edge | null, high: Edge | null) =>
-    writeText(rules, "fraction_of", fractions(low, high), DIGITS_FORM);
-  const joined = (numbers: readonly string[], rule: string | null) =>
-    rule === null ? [] : numbers.map((n) => `${n} ${rule}`);
-  const single = (whole: bigint) => [literal(whole.toString())];
-  if (to !== null && to.whole === from.whole) return joined(single(from.whole), fraction(lowEnd, highEnd));
-  return [
-    ...joined(single(from.whole), fraction(lowEnd, null)),
-    ...joined(wholeNumbers(from.whole + 1n, to === null ? null : to.whole - 1n), anyFraction(rules)),
-    ...(to === null ? [] : joined(single(to.whole), fraction(null, highEnd))),
-  ];
+type Steps = { readonly on: CharSet; readonly to: Place }[];
+
+function digitStep(digit: number, to: Place): Steps[number] {
+  return { on: charSet([[0x30 + digit, 0x30 + digit]]), to };
 }
 
-function anyFraction(rules: Rules): string {
-  return rules.once("point", (name) => rules.define(name, ['""', `"." [0-9]{1,${FRACTION_DIGITS}}`]));
+function compare(before: Order, digit: number, limit: string | undefined): Order {
+  if (before !== 0) return before;
+  const other = Number(limit ?? "0");
+  return digit < other ? -1 : digit > other ? 1 : 0;
 }
 
-/** The digits behind the point of a bound. */
-interface Edge {
-  readonly digits: string;
-  readonly exclusive: boolean;
-}
-
-interface FractionState {
-  /** Digits read; −1: not even the point. */
-  readonly read: number;
-  /** All digits so far are those of the lower (upper) bound. */
-  readonly onLow: boolean;
-  readonly onHigh: boolean;
-}
-
-/** What may stand behind a whole number: nothing, or a point and digits. */
-function fractions(low: Edge | null, high: Edge | null): Automaton {
-  const digits = Math.max(BOUNDED_DIGITS, (low?.digits.length ?? 0) + 2, (high?.digits.length ?? 0) + 2);
-  const isZero = (edge: Edge, read: number) => /^0*$/.test(edge.digits.slice(Math.max(read, 0)));
-  const start: FractionState = { read: -1, onLow: low !== null, onHigh: high !== null };
-  return explore(
-    start,
-    ({ read, onLow, onHigh }) => `${read} ${onLow} ${onHigh}`,
-    ({ read, onLow, onHigh }) => {
-      if (read === 0) return false;
-      const aboveLow = !onLow || low === null || (isZero(low, read) && !low.exclusive);
-      // With zeros behind it, what was read is at most the bound.
-      const belowHigh = !onHigh || high === null || !high.exclusive || !isZero(high, read);
-      return aboveLow && belowHigh;
-    },
-    ({ read, onLow, onHigh }) => {
-      if (read < 0) return [{ on: POINT, to: { read: 0, onLow, onHigh } }];
-      if (read >= digits) return [];
-      const lowDigit = onLow ? Number(low?.digits[read] ?? "0") : 0;
-      const highDigit = onHigh ? Number(high?.digits[read] ?? "0") : 9;
-      return Array.from({ length: Math.max(0, highDigit - lowDigit + 1) }, (_, i) => {
-        const digit = lowDigit + i;
-        const to = { read: read + 1, onLow: onLow && digit === lowDigit, onHigh: onHigh && digit === highDigit };
-        return { on: charSet([[0x30 + digit, 0x30 + digit]]), to };
-      });
-    },
+function firstDigits(number: 0 | 1, side: Side | null): Steps {
+  if (side === null) return [];
+  return Array.from({ length: 10 }, (_, digit) =>
+    digitStep(digit, {
+      at: "whole",
+      side: number,
+      digits: digit === 0 ? 0 : 1,
+      low: compare(0, digit, side.low.whole[0]),
+      high: side.high === null ? -1 : compare(0, digit, side.high.whole[0]),
+    }),
   );
 }
 
-const POINT = charSet([[0x2e, 0x2e]]);
-const NUMERALS = charSet([
-  [0x2e, 0x2e],
-  [0x30, 0x39],
-]);
-const DIGITS_FORM = bareText("", NUMERALS);
-
-/** Whole numbers from `from` to `to` (null: no end), without leading zeros, as alternatives. */
-export function wholeNumbers(from: bigint, to: bigint | null): string[] {
-  if (to !== null && from > to) return [];
-  const digits = from.toString().length;
-  if (to === null) {
-    const most = Math.max(INTEGER_DIGITS, digits);
-    const longer = digits < most ? [`[1-9] [0-9]{${digits},${most - 1}}`] : [];
-    return [...wholeNumbers(from, 10n ** BigInt(digits) - 1n), ...longer];
-  }
-  const out: string[] = [];
-  for (let low = from; low <= to; ) {
-    const end = 10n ** BigInt(low.toString().length) - 1n;
-    const high = end < to ? end : to;
-    out.push(...sameLength(low.toString(), high.toString()));
-    low = high + 1n;
-  }
-  return out;
+/** More digits; none behind a leading zero (`digits` 0). */
+function nextWhole(place: Extract<Place, { at: "whole" }>, side: Side | null): Steps {
+  const longest = Math.max(side?.high?.whole.length ?? INTEGER_DIGITS, side?.low.whole.length ?? 0);
+  if (side === null || place.digits === 0 || place.digits >= longest) return [];
+  return Array.from({ length: 10 }, (_, digit) =>
+    digitStep(digit, {
+      ...place,
+      digits: place.digits + 1,
+      low: compare(place.low, digit, side.low.whole[place.digits]),
+      high: side.high === null ? -1 : compare(place.high, digit, side.high.whole[place.digits]),
+    }),
+  );
 }
 
-/** Numbers of one length between two. */
-function sameLength(low: string, high: string): string[] {
-  const length = low.length;
-  if (low === high) return [literal(low)];
-  const [a, b] = [Number(low[0]), Number(high[0])];
-  const rest = length - 1;
-  const any = (count: number) => (count === 0 ? "" : count === 1 ? " [0-9]" : ` [0-9]{${count}}`);
-  if (a === b) return sameLength(low.slice(1), high.slice(1)).map((tail) => `${literal(String(a))} ${tail}`);
-  const zeros = "0".repeat(rest);
-  const nines = "9".repeat(rest);
-  const out: string[] = [];
-  const fullLow = low.slice(1) === zeros;
-  const fullHigh = high.slice(1) === nines;
-  const first = fullLow ? a : a + 1;
-  const last = fullHigh ? b : b - 1;
-  if (!fullLow) out.push(...sameLength(low.slice(1), nines).map((tail) => `${literal(String(a))} ${tail}`));
-  if (first <= last) out.push(`[${first}-${last}]${any(rest)}`);
-  if (!fullHigh) out.push(...sameLength(zeros, high.slice(1)).map((tail) => `${literal(String(b))} ${tail}`));
-  return out;
+/** The whole number that was read, compared with a limit's: the longer one is larger. */
+function wholeOrder({ digits }: { readonly digits: number }, order: Order, limit: string): Order {
+  const length = Math.max(digits, 1);
+  if (length !== limit.length) return length < limit.length ? -1 : 1;
+  return order;
+}
+
+function ordersOf(place: Extract<Place, { at: "whole" }>, side: Side): readonly [Order, Order] {
+  const { low, high } = side;
+  return [wholeOrder(place, place.low, low.whole), high === null ? -1 : wholeOrder(place, place.high, high.whole)];
+}
+
+function pointBehind(place: Extract<Place, { at: "whole" }>, side: Side | null): Steps {
+  if (side === null) return [];
+  const [low, high] = ordersOf(place, side);
+  if (low < 0 || high > 0) return [];
+  return [{ on: POINT, to: { at: "fraction", side: place.side, digits: 0, low, high } }];
+}
+
+function nextFraction(place: Extract<Place, { at: "fraction" }>, side: Side | null, digitsMax: number): Steps {
+  if (side === null || place.digits >= digitsMax) return [];
+  const steps = Array.from({ length: 10 }, (_, digit) => ({
+    digit,
+    low: compare(place.low, digit, side.low.fraction[place.digits]),
+    high: side.high === null ? place.high : compare(place.high, digit, side.high.fraction[place.digits]),
+  }));
+  return steps
+    .filter(({ low, high }) => low >= 0 && high <= 0)
+    .map(({ digit, low, high }) => digitStep(digit, { ...place, digits: place.digits + 1, low, high }));
+}
+
+function isWithin(place: Place, sides: readonly [Side | null, Side | null]): boolean {
+  if (place.at === "start" || place.at === "sign") return false;
+  const side = sides[place.side];
+  if (side === null || (place.at === "fraction" && place.digits === 0)) return false;
+  const [low, high] = place.at === "whole" ? ordersOf(place, side) : [place.low, place.high];
+  const read = place.at === "whole" ? 0 : place.digits;
+  // Zeros follow in thought: where all digits were equal, what is left of the limit's fraction decides.
+  const rest = (limit: Limit) => /[1-9]/.test(limit.fraction.slice(read));
+  const above = low > 0 || (low === 0 && !rest(side.low) && !side.low.exclusive);
+  const below = side.high === null || high < 0 || (high === 0 && (rest(side.high) || !side.high.exclusive));
+  return above && below;
 }
 
 /** A number that is not negative, as digits. */
-function decimal(value: number): { readonly whole: bigint; readonly fraction: string } {
+function limitOf({ value, exclusive }: Bound): Limit {
   const [mantissa = "0", exponent = "0"] = String(value).split("e");
   const [whole = "0", fraction = ""] = mantissa.split(".");
-  const shift = Number(exponent);
   const digits = whole + fraction;
-  const point = whole.length + shift;
-  const padded = point < 0 ? "0".repeat(-point) + digits : digits.padEnd(point, "0");
-  const at = Math.max(point, 0);
-  return { whole: BigInt(padded.slice(0, at) || "0"), fraction: padded.slice(at).replace(/0+$/, "") };
+  const point = whole.length + Number(exponent);
+  const padded = point <= 0 ? "0".repeat(1 - point) + digits : digits.padEnd(point, "0");
+  const at = Math.max(point, 1);
+  return {
+    whole: padded.slice(0, at).replace(/^0+(?=.)/, ""),
+    fraction: padded.slice(at).replace(/0+$/, ""),
+    exclusive,
+  };
 }

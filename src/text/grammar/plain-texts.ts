@@ -6,7 +6,7 @@ import { GrammarError, SchemaTooLarge } from "./errors.ts";
 import { regexAutomaton } from "./regex-automaton.ts";
 import { parseRegex } from "./regex-parser.ts";
 import { RegexError } from "./regex-tree.ts";
-import { literal, type Rules } from "./rules.ts";
+import { literalsRule, type Rules } from "./rules.ts";
 import { literalText, writeText } from "./text-form.ts";
 
 const CHOICES_MAX = 5000;
@@ -32,10 +32,10 @@ export function regexRule(rules: Rules, pattern: string): string {
 export function choiceRule(rules: Rules, choices: readonly string[]): string {
   if (choices.length === 0) throw new GrammarError(null, "there must be at least one choice");
   if (choices.length > CHOICES_MAX) throw new SchemaTooLarge("choices", choices.length, CHOICES_MAX);
-  const alternatives = choices.map((choice, i) => {
-    const text = choice.isWellFormed() ? literalText(choice, TEXT) : null;
-    if (text === null) throw new GrammarError(null, `choice ${i} holds characters that no model writes`);
-    return text === "" ? literal("") : text;
-  });
-  return rules.define(rules.name("choice"), [...new Set(alternatives)]);
+  for (const [i, choice] of choices.entries()) {
+    if (choice.isWellFormed() && literalText(choice, TEXT) !== null) continue;
+    throw new GrammarError(null, `choice ${i} holds characters that no model writes`);
+  }
+  const entries = [...new Set(choices)].map((text) => ({ text, rest: "" }));
+  return literalsRule(rules, "choice", entries);
 }

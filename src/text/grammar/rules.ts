@@ -4,9 +4,10 @@
  * (structured-output.md §2).
  */
 import { ASCII, type CharSet, codePoints, difference, intersection, isSubset, NON_ASCII, size } from "./charset.ts";
+import { grammarText, type RuleText } from "./grammar-text.ts";
 
 export class Rules {
-  private readonly lines: string[] = [];
+  private readonly defined: RuleText[] = [];
   private readonly names = new Set<string>();
   private readonly shared = new Map<string, string>();
 
@@ -26,9 +27,7 @@ export class Rules {
    */
   define(name: string, alternatives: readonly string[], follow = ""): string {
     if (alternatives.length === 0) throw new RangeError(`rule ${name} has no alternative`);
-    const body = alternatives.join(" | ");
-    const look = follow === "" ? "" : ` (=${charClass(asciiSet(follow))})`;
-    this.lines.push(`${name} ::= ${look === "" ? body : `(${body})${look}`}`);
+    this.defined.push({ name, alternatives, follow: follow === "" ? "" : charClass(asciiSet(follow)) });
     return name;
   }
 
@@ -43,12 +42,52 @@ export class Rules {
   }
 
   get count(): number {
-    return this.lines.length;
+    return this.defined.length;
   }
 
   get text(): string {
-    return `${this.lines.join("\n")}\n`;
+    return grammarText(this.defined);
   }
+}
+
+/**
+ * The rule of several literals, each with what follows it: shared beginnings are read once. A text that is there twice
+ * keeps both continuations.
+ */
+export function literalsRule(rules: Rules, hint: string, entries: readonly LiteralEntry[]): string {
+  const [only, more] = entries;
+  const name = rules.name(hint);
+  if (only !== undefined && more === undefined) return rules.define(name, [joined(only.text, only.rest)]);
+  const branches = Map.groupBy(
+    entries.map(({ text, rest }) => ({ characters: Array.from(text), rest })),
+    ({ characters }) => characters[0] ?? "",
+  );
+  const alternatives = Array.from(branches).flatMap(([first, group]) => {
+    if (first === "") return group.map(({ rest }) => rest || '""');
+    const shared = sharedLength(group.map(({ characters }) => characters));
+    const start = group[0]?.characters.slice(0, shared).join("") ?? "";
+    const tails = group.map(({ characters, rest }) => ({ text: characters.slice(shared).join(""), rest }));
+    const [tail, another] = tails;
+    if (tail !== undefined && another === undefined) return [joined(start, tail.rest)];
+    return [`${literal(start)} ${literalsRule(rules, hint, tails)}`];
+  });
+  return rules.define(name, [...new Set(alternatives)]);
+}
+
+export interface LiteralEntry {
+  readonly text: string;
+  /** Fragment behind it; "" for nothing. */
+  readonly rest: string;
+}
+
+function joined(text: string, rest: string): string {
+  return [text === "" ? "" : literal(text), rest].filter((part) => part !== "").join(" ") || '""';
+}
+
+function sharedLength(texts: readonly (readonly string[])[]): number {
+  const [first = []] = texts;
+  const at = first.findIndex((character, i) => texts.some((text) => text[i] !== character));
+  return at < 0 ? first.length : at;
 }
 
 /** A literal. */

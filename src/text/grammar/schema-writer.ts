@@ -6,10 +6,11 @@ import { type Automaton, both, explore, ofLength } from "./automaton.ts";
 import { ANYTHING, charsOf, difference } from "./charset.ts";
 import { type Brackets, compareNames, type Dialect, literalValue, type MemberForm } from "./dialect.ts";
 import { GrammarError } from "./errors.ts";
-import { pointerTo } from "./json-tree.ts";
+import { textOf } from "./grammar-text.ts";
+import { type Json, pointerTo } from "./json-tree.ts";
 import { COUNT_MAX, LENGTH_MAX } from "./keywords.ts";
 import { numberRule } from "./numbers.ts";
-import { literal, type Rules } from "./rules.ts";
+import { literal, literalsRule, type Rules } from "./rules.ts";
 import type { ArrayShape, ObjectShape, SchemaNode, Shape, StringShape } from "./shapes.ts";
 import { anyText, type TextForm, writeText } from "./text-form.ts";
 
@@ -96,7 +97,7 @@ export class SchemaWriter {
       case "boolean":
         return [literal(words.true), literal(words.false)];
       case "literal":
-        return shape.values.flatMap((value) => literalValue(value, this.dialect) ?? []);
+        return this.literals(shape.values);
       case "number":
         return present(numberRule(this.rules, shape));
       case "string":
@@ -108,6 +109,22 @@ export class SchemaWriter {
       case "node":
         return [this.value(shape.node)];
     }
+  }
+
+  /** Constants; texts are read letter by letter, so that shared beginnings are read once. */
+  private literals(values: readonly Json[]): string[] {
+    const fragments = values.flatMap((value) => literalValue(value, this.dialect) ?? []);
+    const texts = new Set(fragments.flatMap((fragment) => textOf(fragment) ?? []));
+    if (texts.size === 0) return fragments;
+    const others = fragments.filter((fragment) => textOf(fragment) === null);
+    return [
+      literalsRule(
+        this.rules,
+        "constant",
+        Array.from(texts, (text) => ({ text, rest: "" })),
+      ),
+      ...others,
+    ];
   }
 
   /** `open item comma item … close`, any number of items. */

@@ -1,207 +1,154 @@
 /**
- * Grammars that requests bring: read before the engine sees them, since whatever it refuses spoils its instance
- * (structured-output.md §3). Notation as XGrammar's: `name ::= …` with "literals", [classes], ( ) | ? * + {m,n} and # notes.
+ * Grammars that requests bring, read and written anew as rules of ours: whatever the engine refuses spoils its instance,
+ * and it reads some forms wrongly (structured-output.md §3, `grammar-text.ts`). Notation as XGrammar's: `name ::= …` with
+ * "literals", [classes], ( ) | ? * + {m,n} and # notes; `(= …)`, a hint of what follows, is passed over.
  */
+import { type CharSet, charSet, complement, difference } from "./charset.ts";
+import { RESERVED } from "./dialect.ts";
+import { type EbnfItem, type EbnfOptions, type EbnfRules, readEbnf } from "./ebnf-reader.ts";
 import { GrammarError } from "./errors.ts";
+import { literal, oneOf, type Rules } from "./rules.ts";
 
-/** Nesting of parentheses; 200 destroy the engine at once. */
-const DEPTH_MAX = 24;
-const REPEAT_MAX = 1000;
-const BYTES_MAX = 256 * 1024;
+/** Characters, repetitions and rules that one grammar may unroll to. */
+const ITEMS_MAX = 20_000;
 
-type Item =
-  | { readonly kind: "text"; readonly isEmpty: boolean }
-  | { readonly kind: "rule"; readonly name: string }
-  | { readonly kind: "group"; readonly options: readonly (readonly Item[])[]; readonly mayBeEmpty: boolean };
-
-interface Token {
-  readonly kind: "name" | "string" | "class" | "mark" | "repeat";
-  readonly text: string;
+/** The rule of the grammar's `root`. @throws GrammarError saying what is wrong, and in which rule */
+export function userGrammar(rules: Rules, source: string): string {
+  const given = readEbnf(source);
+  if (!given.has("root")) throw new GrammarError(null, "the grammar has no rule 'root'");
+  const nullable = nullableRules(given);
+  refuseLeftRecursion(given, nullable);
+  return new Writer(rules, given, nullable).root();
 }
 
-const TOKEN =
-  /\s+|#[^\n]*|(?<name>[A-Za-z_][\w.-]*)|(?<string>"(?:[^"\\\n]|\\[^\n])*")|(?<class>\[(?:[^\]\\\n]|\\[^\n])*\])|(?<repeat>\{\d{1,6}(?:,\d{0,6})?\})|(?<mark>::=|\(=|[()|?*+])/y;
+class Writer {
+  private readonly names: ReadonlyMap<string, string>;
+  private written = 0;
 
-export interface UserGrammar {
-  /** The rules, each name with a prefix of ours. */
-  readonly text: string;
-  readonly start: string;
-}
-
-const PREFIX = "user_";
-
-/** @throws GrammarError saying what is wrong, and in which rule */
-export function userGrammar(source: string): UserGrammar {
-  if (Buffer.byteLength(source) > BYTES_MAX)
-    throw new GrammarError(null, `the grammar is larger than ${BYTES_MAX} bytes`);
-  const tokens = tokensOf(source);
-  const rules = new Reader(tokens).rules();
-  if (!rules.has("root")) throw new GrammarError(null, "the grammar has no rule 'root'");
-  for (const [name, options] of rules) {
-    for (const used of namesIn(options)) {
-      if (!rules.has(used)) throw new GrammarError(null, `rule '${name}': rule '${used}' is not defined`);
-    }
-  }
-  refuseLeftRecursion(rules);
-  let text = "";
-  for (const [i, { kind, text: own }] of tokens.entries()) {
-    const begins = kind === "name" && tokens[i + 1]?.text === "::=";
-    text += `${begins && i > 0 ? "\n" : " "}${kind === "name" ? PREFIX : ""}${own}`;
-  }
-  return { text: `${text.trim()}\n`, start: `${PREFIX}root` };
-}
-
-function tokensOf(source: string): Token[] {
-  const tokens: Token[] = [];
-  TOKEN.lastIndex = 0;
-  while (TOKEN.lastIndex < source.length) {
-    const at = TOKEN.lastIndex;
-    const groups = TOKEN.exec(source)?.groups;
-    if (groups === undefined)
-      throw new GrammarError(null, `the grammar cannot be read at ${JSON.stringify(source.slice(at, at + 20))}`);
-    for (const kind of ["name", "string", "class", "mark", "repeat"] as const) {
-      const text = groups[kind];
-      if (text !== undefined) tokens.push({ kind, text });
-    }
-  }
-  return tokens;
-}
-
-type RuleTable = ReadonlyMap<string, readonly (readonly Item[])[]>;
-
-class Reader {
-  private at = 0;
-  private depth = 0;
-  private rule = "";
-
-  constructor(private readonly tokens: readonly Token[]) {}
-
-  rules(): RuleTable {
-    const rules = new Map<string, readonly (readonly Item[])[]>();
-    while (this.at < this.tokens.length) {
-      const name = this.next();
-      if (name.kind !== "name" || this.next().text !== "::=")
-        throw this.broken(`expected 'name ::=' at '${name.text}'`);
-      this.rule = name.text;
-      if (rules.has(name.text)) throw this.broken("it is defined twice");
-      rules.set(name.text, this.options());
-    }
-    return rules;
+  constructor(
+    private readonly rules: Rules,
+    private readonly given: EbnfRules,
+    private readonly nullable: ReadonlySet<string>,
+  ) {
+    this.names = new Map(Array.from(given.keys(), (name) => [name, rules.name(`user_${name}`)]));
   }
 
-  private options(): readonly (readonly Item[])[] {
-    const options = [this.sequence()];
-    while (this.take("|")) options.push(this.sequence());
-    return options;
-  }
-
-  private sequence(): readonly Item[] {
-    const items: Item[] = [];
-    for (let token = this.peek(); token !== undefined; token = this.peek()) {
-      if (token.text === "|" || token.text === ")") break;
-      if (token.kind === "name" && this.tokens[this.at + 1]?.text === "::=") break;
-      items.push(this.repeated(this.item()));
-    }
-    return items;
-  }
-
-  private item(): Item {
-    const token = this.next();
-    switch (token.kind) {
-      case "name":
-        return { kind: "rule", name: token.text };
-      case "string":
-        return { kind: "text", isEmpty: token.text === '""' };
-      case "class":
-        this.checkClass(token.text);
-        return { kind: "text", isEmpty: false };
-      default: {
-        if (token.text !== "(" && token.text !== "(=") throw this.broken(`'${token.text}' is not expected`);
-        this.depth++;
-        if (this.depth > DEPTH_MAX) throw this.broken(`parentheses are nested deeper than ${DEPTH_MAX}`);
-        const options = this.options();
-        if (!this.take(")")) throw this.broken("'(' without ')'");
-        this.depth--;
-        // What is only looked at is no part of the text.
-        return token.text === "(=" ? { kind: "text", isEmpty: true } : { kind: "group", options, mayBeEmpty: false };
+  root(): string {
+    for (const [name, options] of this.given) {
+      const own = this.names.get(name) ?? "";
+      for (const used of namesIn(options)) {
+        if (!this.given.has(used)) throw new GrammarError(null, `rule '${name}': rule '${used}' is not defined`);
       }
+      this.rules.define(own, this.alternatives(options, name));
+    }
+    return this.names.get("root") ?? "";
+  }
+
+  private alternatives(options: EbnfOptions, rule: string): string[] {
+    return options.map((items) => items.map((item) => this.item(item, rule)).join(" ") || '""');
+  }
+
+  private item(item: EbnfItem, rule: string): string {
+    this.written++;
+    if (this.written > ITEMS_MAX) throw new GrammarError(null, "the grammar is too large");
+    switch (item.kind) {
+      case "text":
+        return literal(item.text);
+      case "rule":
+        return this.names.get(item.name) ?? "";
+      case "class":
+        return this.group(characters(item.set, item.negated, rule));
+      case "group":
+        return this.group(this.alternatives(item.options, rule));
+      case "repeat":
+        return this.repeat(item, rule);
     }
   }
 
-  private repeated(item: Item): Item {
-    const token = this.peek();
-    if (token === undefined || (token.kind !== "repeat" && !["?", "*", "+"].includes(token.text))) return item;
-    this.at++;
-    const counts = token.kind === "repeat" ? token.text.slice(1, -1).split(",") : [];
-    if (counts.some((count) => Number(count) > REPEAT_MAX)) {
-      throw this.broken(`a repetition of more than ${REPEAT_MAX} is not supported`);
+  private group(alternatives: readonly string[]): string {
+    const [only, more] = alternatives;
+    if (only !== undefined && more === undefined) return only;
+    return this.rules.define(this.rules.name("user_group"), alternatives);
+  }
+
+  /** To the right, one at a time. */
+  private repeat({ of, min, max }: Extract<EbnfItem, { kind: "repeat" }>, rule: string): string {
+    if (max === null && isNullable(of, this.nullable)) {
+      throw new GrammarError(null, `rule '${rule}': what is repeated without end may be empty`);
     }
-    const [min, max = min] = counts;
-    if (max !== "" && Number(max) < Number(min)) throw this.broken(`the limits ${token.text} are out of order`);
-    const mayBeEmpty = token.text === "?" || token.text === "*" || Number(min) === 0;
-    return { kind: "group", options: [[item]], mayBeEmpty };
-  }
-
-  /** The engine reads characters beyond ASCII in a class wrongly. */
-  private checkClass(text: string): void {
-    if (text === "[]" || text === "[^]") throw this.broken("a class is empty");
-    const beyond = Array.from(text).some((character) => (character.codePointAt(0) ?? 0) > 0x7f);
-    if (beyond || /\\u(?!00[0-7])|\\U|\\x[89a-fA-F]/.test(text)) {
-      throw this.broken(`characters beyond ASCII are not supported in a class: ${text.slice(0, 40)}`);
+    const one = this.item(of, rule);
+    this.written += min + (max ?? min) - min;
+    if (this.written > ITEMS_MAX) throw new GrammarError(null, "the grammar is too large");
+    let rest = "";
+    if (max === null) {
+      rest = this.rules.name("user_more");
+      this.rules.define(rest, ['""', `${one} ${rest}`]);
     }
-  }
-
-  private peek(): Token | undefined {
-    return this.tokens[this.at];
-  }
-
-  private next(): Token {
-    const token = this.tokens[this.at];
-    if (token === undefined) throw this.broken("it ends too early");
-    this.at++;
-    return token;
-  }
-
-  private take(text: string): boolean {
-    if (this.peek()?.text !== text) return false;
-    this.at++;
-    return true;
-  }
-
-  private broken(why: string): GrammarError {
-    return new GrammarError(
-      null,
-      this.rule === "" ? `the grammar cannot be read: ${why}` : `rule '${this.rule}': ${why}`,
-    );
+    for (let i = min; i < (max ?? min); i++) {
+      rest = this.rules.define(this.rules.name("user_maybe"), ['""', `${one} ${rest}`.trimEnd()]);
+    }
+    return [...Array.from({ length: min }, () => one), rest].filter((part) => part !== "").join(" ") || '""';
   }
 }
 
-function namesIn(options: readonly (readonly Item[])[]): readonly string[] {
-  return options.flat().flatMap((item) => {
+/** Ways to write one character of a class. */
+function characters(set: CharSet, negated: boolean, rule: string): readonly string[] {
+  // No text holds a character that is reserved; in a class that lists them they are left out.
+  const { alternatives, exact } = oneOf(difference(negated ? complement(set) : charSet(set), RESERVED));
+  if (exact && alternatives.length > 0) return alternatives;
+  const why =
+    alternatives.length === 0
+      ? "a class is empty"
+      : "a class of more than 256 characters beyond ASCII is not supported";
+  throw new GrammarError(null, `rule '${rule}': ${why}`);
+}
+
+function namesIn(options: EbnfOptions): readonly string[] {
+  const within = (item: EbnfItem): readonly string[] => {
     if (item.kind === "rule") return [item.name];
+    if (item.kind === "repeat") return within(item.of);
     return item.kind === "group" ? namesIn(item.options) : [];
-  });
+  };
+  return options.flat().flatMap(within);
+}
+
+function isNullable(item: EbnfItem, nullable: ReadonlySet<string>): boolean {
+  switch (item.kind) {
+    case "text":
+      return item.text === "";
+    case "class":
+      return false;
+    case "rule":
+      return nullable.has(item.name);
+    case "repeat":
+      return item.min === 0 || isNullable(item.of, nullable);
+    case "group":
+      return item.options.some((items) => items.every((one) => isNullable(one, nullable)));
+  }
+}
+
+function nullableRules(rules: EbnfRules): ReadonlySet<string> {
+  const nullable = new Set<string>();
+  for (let before = -1; before !== nullable.size; ) {
+    before = nullable.size;
+    for (const [name, options] of rules) {
+      if (options.some((items) => items.every((item) => isNullable(item, nullable)))) nullable.add(name);
+    }
+  }
+  return nullable;
 }
 
 /** A rule that begins with itself would be opened without end. */
-function refuseLeftRecursion(rules: RuleTable): void {
-  const nullable = new Set<string>();
-  const isEmpty = (item: Item): boolean => {
-    if (item.kind === "text") return item.isEmpty;
-    if (item.kind === "rule") return nullable.has(item.name);
-    return item.mayBeEmpty || item.options.some((option) => option.every(isEmpty));
+function refuseLeftRecursion(rules: EbnfRules, nullable: ReadonlySet<string>): void {
+  const firstOf = (item: EbnfItem): readonly string[] => {
+    if (item.kind === "rule") return [item.name];
+    if (item.kind === "repeat") return firstOf(item.of);
+    return item.kind === "group" ? firsts(item.options) : [];
   };
-  for (let before = -1; before !== nullable.size; ) {
-    before = nullable.size;
-    for (const [name, options] of rules) if (options.some((option) => option.every(isEmpty))) nullable.add(name);
-  }
-  const firsts = (options: readonly (readonly Item[])[]): readonly string[] =>
-    options.flatMap((option) => {
-      const end = option.findIndex((item) => !isEmpty(item));
-      return option.slice(0, end < 0 ? option.length : end + 1).flatMap((item) => {
-        if (item.kind === "rule") return [item.name];
-        return item.kind === "group" ? firsts(item.options) : [];
-      });
+  const firsts = (options: EbnfOptions): readonly string[] =>
+    options.flatMap((items) => {
+      const end = items.findIndex((item) => !isNullable(item, nullable));
+      return items.slice(0, end < 0 ? items.length : end + 1).flatMap(firstOf);
     });
   const edges = new Map(Array.from(rules, ([name, options]) => [name, firsts(options)]));
   for (const start of rules.keys()) {
