@@ -19,12 +19,14 @@ const SCHEMA_NAME = /^[\w-]{1,64}$/;
 /**
  * The constraint of a prompt's rows; null: free text.
  * @param facts of the loaded model; null: it has no grammars
+ * @param callFamily how calls are written; null: nobody knows, then none are held to anything
  * @throws RequestError 400 naming the field
  */
 export function constraintOf(
   request: GenerationRequest,
   facts: GrammarFacts | null,
   promptIds: readonly number[],
+  callFamily = facts?.callFamily ?? null,
 ): ConstraintSpec | null {
   const { format, formatParam, toolPolicy, ignoreEos } = request;
   const { choice, parallel, tools } = toolPolicy;
@@ -41,7 +43,6 @@ export function constraintOf(
     if (format === null) return null;
     throw invalidRequest(formatParam, `'${formatParam}' is not supported with this model`);
   }
-  const { callFamily } = facts;
   try {
     const constraint = textConstraint({
       format,

@@ -68,7 +68,8 @@ const NUMBER_FORM = bareText(
   ]),
 );
 
-function numbersWithin({ integer, min, max }: NumberShape): Automaton {
+/** The texts of numbers that have a bound. */
+export function numbersWithin({ integer, min, max }: NumberShape): Automaton {
   const sides = [sideOf(min, max), sideOf(negated(max), negated(min))] as const;
   const fraction = (limit: Limit | null) => (limit === null ? 0 : limit.fraction.length + 2);
   const digitsMax = Math.max(

@@ -30,7 +30,7 @@ export function regexAutomaton(tree: RegexTree, alphabet: CharSet = ANYTHING): A
   return explore(
     nfa.closure([start], true),
     (set) => `${set.states.join(",")}${set.first ? "^" : ""}`,
-    (set) => nfa.accepts(set.states, tail),
+    (set) => nfa.accepts(set, tail),
     (set) => nfa.successors(set.states, alphabet),
   );
 }
@@ -126,12 +126,12 @@ class Nfa {
   }
 
   /** Whether the text may end here: `$` is passed, too. */
-  accepts(states: readonly number[], goal: number): boolean {
+  accepts({ states, first }: Subset, goal: number): boolean {
     const seen = new Set(states);
     const pending = [...states];
     for (let state = pending.pop(); state !== undefined; state = pending.pop()) {
-      const { free, atEnd } = this.at(state);
-      for (const to of [...free, ...atEnd]) {
+      const { free, atStart, atEnd } = this.at(state);
+      for (const to of first ? [...free, ...atEnd, ...atStart] : [...free, ...atEnd]) {
         if (seen.has(to)) continue;
         seen.add(to);
         pending.push(to);

@@ -76,7 +76,12 @@ class Writer {
     if (max === null && isNullable(of, this.nullable)) {
       throw new GrammarError(null, `rule '${rule}': what is repeated without end may be empty`);
     }
-    const one = this.item(of, rule);
+    const written = this.item(of, rule);
+    // What is several parts long is written once.
+    const one =
+      of.kind === "group" || of.kind === "repeat"
+        ? this.rules.define(this.rules.name("user_part"), [written])
+        : written;
     this.written += min + (max ?? min) - min;
     if (this.written > ITEMS_MAX) throw new GrammarError(null, "the grammar is too large");
     let rest = "";
