@@ -8,6 +8,7 @@ const ALL = [
   "mlx/op-overhead",
   "engine/host-overhead",
   "engine/pipelining",
+  "engine/constraint",
   "http/token-gap",
   "cpu/peers",
   "speculation/gain",

@@ -67,7 +67,10 @@ export function acceptEqual(draft: MlxArray, chosen: MlxArray): Acceptance {
 export interface SampledBlock {
   /** int32 or uint32 [n, m], m ≥ 0. */
   readonly draft: MlxArray;
-  /** The target's law after each row of the verify, as it is drawn from (truncated, normalized): float32 [n, m + 1, V]. */
+  /**
+   * The target's law after each row of the verify, as it is drawn from (truncated, normalized): float32 [n, m + 1, V].
+   * [n, m, V] where the last draft has probability 0 in it: that draft was not fed, for it cannot stand.
+   */
   readonly target: MlxArray;
   readonly law: DraftLaw;
   /** float32 [n, m] uniform in [0, 1). */
@@ -86,8 +89,8 @@ export function acceptSampled(block: SampledBlock): Acceptance {
 
 /** uint32 [n]: drafts before the first that fails its test. */
 export function acceptedCount({ draft, target, law, uniform }: SampledBlock): MlxArray {
-  const [blocks = 1, rows = 1, vocab = 0] = shapeOf(target);
-  const drafts = rows - 1;
+  const [blocks = 1, , vocab = 0] = shapeOf(target);
+  const [, drafts = 0] = shapeOf(draft);
   const at = reshape(draft, [blocks, drafts, 1]);
   const p = takeAlongAxis(slice(target, [0, 0, 0], [blocks, drafts, vocab]), at, -1);
   const ratio = law === null ? p : divide(p, maximum(takeAlongAxis(law, at, -1), scalar(Q_FLOOR, "float32")));
@@ -97,8 +100,8 @@ export function acceptedCount({ draft, target, law, uniform }: SampledBlock): Ml
 
 /** The law of the token behind the accepted drafts, not normalized: float32 [n, V]. */
 export function replacementLaw({ draft, target, law }: SampledBlock, accepted: MlxArray): MlxArray {
-  const [blocks = 1, rows = 1, vocab = 0] = shapeOf(target);
-  const drafts = rows - 1;
+  const [blocks = 1, , vocab = 0] = shapeOf(target);
+  const [, drafts = 0] = shapeOf(draft);
   const p = rowsAt(target, accepted);
   if (drafts === 0) return p;
   const last = int32Array([drafts - 1]);

@@ -2,49 +2,39 @@
  * One round: draft, verify, accept, roll back (decoding.md §3, §4). The drafts of all rows, one verify forward over
  * [pending, d_1 … d_m] of each, and the acceptance are one graph with one host sync; then each row is trimmed to what was
  * accepted, and the accepted rows of the taps go to its drafter's context. A row without drafts is a round with m = 0.
+ * With a grammar in a row, the forward is started first and the masks are made while it runs (structured-output.md §5).
  */
-import type { Drafter, DraftRow, Proposal } from "../drafters/drafter.ts";
-import {
-  asyncEvaluate,
-  concatenate,
-  dim,
-  free,
-  int32Array,
-  keep,
-  type MlxArray,
-  scope,
-  toFloat32,
-} from "../mlx/array.ts";
+import type { Drafter } from "../drafters/drafter.ts";
+import { asyncEvaluate, concatenate, dim, free, int32Array, keep, type MlxArray, scope } from "../mlx/array.ts";
 import { slice, view } from "../mlx/ops.ts";
 import type { TargetModel } from "../models/target.ts";
 import { StepBatch } from "../nn/layer-state.ts";
 import { type Acceptance, discardAcceptance, keepAcceptance, readAcceptance } from "./accept.ts";
+import { anchorOf, type Block, type DraftSource, draftBlocks, type PlannedRound } from "./draft-blocks.ts";
 import { arraysOf, discardLogprob, type PendingLogprob, readLogprob, scheduleLogprob } from "./logprobs.ts";
 import type { Row } from "./row.ts";
+import type { BlockLegality } from "./sampler.ts";
 import type { TokenLogprob } from "./sampling-params.ts";
-
-export type DraftSource = "drafter" | "lookup" | "plain";
-
-/** How a row drafts in this round. */
-export type PlannedDraft =
-  | { readonly source: "plain" }
-  | { readonly source: "lookup"; readonly tokens: Int32Array }
-  /** At most `cap` drafts, ≥ 1, cut where their joint confidence falls below `confidenceThreshold`; 0: never. */
-  | { readonly source: "drafter"; readonly cap: number; readonly confidenceThreshold: number };
-
-export interface PlannedRound {
-  readonly row: Row;
-  readonly draft: PlannedDraft;
-}
+import type { FailedRow } from "./step.ts";
+import { tokenMask } from "./token-mask.ts";
 
 export interface SettledRound {
   readonly row: Row;
   readonly source: DraftSource;
+  /** Drafts that were judged: those verified, and one that the row's grammar refused after it was drawn. */
   readonly drafted: number;
   readonly accepted: number;
+  /** The row's grammar ended its draft early. */
+  readonly cut: boolean;
   /** Committed ids, in order, cut behind the first EOS. */
   readonly ids: readonly number[];
   readonly logprobs: readonly TokenLogprob[] | null;
+}
+
+export interface RoundResult {
+  readonly settled: readonly SettledRound[];
+  /** Rows whose grammar failed; the others went on. Unusable. */
+  readonly failed: readonly FailedRow[];
 }
 
 export interface RoundOptions {
@@ -53,114 +43,86 @@ export interface RoundOptions {
   readonly vocab: number;
 }
 
-/** One row's block in the graph. */
-interface Block {
-  readonly row: Row;
-  readonly source: DraftSource;
-  /** uint32 or int32 [m]; null for m = 0. */
-  readonly draft: MlxArray | null;
-  readonly q: MlxArray | null;
-  readonly count: number;
+/** A block with its place in the flat rows of the forward. */
+interface Fed {
+  readonly block: Block;
+  readonly start: number;
 }
 
-interface Verified {
-  readonly block: Block;
+interface Verified extends Fed {
   readonly acceptance: Acceptance;
   readonly logprobs: readonly PendingLogprob[] | null;
 }
 
+interface Forwarded {
+  /** [R, vocab] */
+  readonly logits: MlxArray;
+  readonly taps: MlxArray | null;
+  readonly fed: readonly Fed[];
+}
+
 /**
- * Runs one round for rows that have no step in flight. On return the rows, their states and contexts hold exactly what
- * was committed.
+ * Runs one round for rows that have no step in flight. On return the rows, their states, contexts and grammars hold
+ * exactly what was committed.
  * @throws MlxError; the rows are then unusable
  */
-export function runRound(model: TargetModel, plan: readonly PlannedRound[], options: RoundOptions): SettledRound[] {
-  const { drafter, vocab } = options;
+export function runRound(model: TargetModel, plan: readonly PlannedRound[], options: RoundOptions): RoundResult {
+  const failed: FailedRow[] = [];
   const verified: Verified[] = [];
+  // Arrays that live from one scope to the next, and the taps to the end.
+  const held: MlxArray[] = [];
   let taps: MlxArray | null = null;
   try {
-    scope(() => {
-      const blocks = draftBlocks(plan, options);
-      const batch = new StepBatch(
-        blocks.map(({ row, count }) => ({ states: row.states, count: count + 1, offset: row.cached })),
-      );
-      const forward = model.forward(blockIds(blocks), batch, drafter?.taps ?? []);
-      if (forward.taps !== null) taps = keep(forward.taps);
-      const full = model.logits(forward.hidden);
-      const logits = vocab < model.vocabSize ? slice(full, [0, 0], [batch.total, vocab]) : full;
-      let start = 0;
-      for (const block of blocks) {
-        const rows = block.count + 1;
-        const own = blocks.length === 1 ? logits : slice(logits, [start, 0], [start + rows, vocab]);
-        verify(block, own, verified);
-        start += rows;
-      }
+    const forwarded = scope(() => {
+      const blocks = draftBlocks(plan, options.drafter, options.vocab, failed, held);
+      return blocks.length === 0 ? null : forward(model, blocks, options, held);
     });
+    if (forwarded === null) return { settled: [], failed };
+    taps = forwarded.taps;
+    if (forwarded.fed.some(({ block }) => block.legality !== null)) {
+      asyncEvaluate(taps === null ? [forwarded.logits] : [forwarded.logits, taps]);
+    }
+    scope(() => verifyAll(forwarded, options.vocab, verified, failed));
+    // What is not held is computed in place.
+    for (const array of held.splice(0)) free(array);
     const outputs = verified.flatMap(({ acceptance, logprobs }) => [
       acceptance.accepted,
       acceptance.tokens,
       ...(logprobs ?? []).flatMap(arraysOf),
     ]);
     asyncEvaluate(outputs);
-    return settle(verified, taps);
+    return { settled: settle(verified, taps, failed), failed };
   } finally {
     for (const { acceptance, logprobs } of verified) {
       discardAcceptance(acceptance);
       for (const pending of logprobs ?? []) discardLogprob(pending);
     }
+    for (const array of held) free(array);
     if (taps !== null) free(taps);
   }
 }
 
-/** The drafts of every row: those of the drafter in one batched block. */
-function draftBlocks(plan: readonly PlannedRound[], { drafter, vocab }: RoundOptions): Block[] {
-  const asked: DraftRow[] = [];
-  for (const { row, draft } of plan) {
-    const session = row.drafting?.session;
-    if (draft.source !== "drafter" || !session) continue;
-    asked.push({ session, anchor: anchorOf(row), cap: draft.cap, law: row.sampler.draftLaw(draft.cap, row.chosen) });
-  }
-  const proposals = drafter === null || asked.length === 0 ? [] : drafter.propose(asked);
-  let next = 0;
-  return plan.map(({ row, draft }): Block => {
-    const plain: Block = { row, source: "plain", draft: null, q: null, count: 0 };
-    if (draft.source === "lookup") {
-      const tokens = choosable(draft.tokens, vocab);
-      if (tokens.length === 0) return plain;
-      return { row, source: "lookup", draft: int32Array(tokens), q: null, count: tokens.length };
-    }
-    const proposal = draft.source === "drafter" ? proposals[next++] : undefined;
-    if (draft.source === "plain" || proposal === undefined) return plain;
-    const count = Math.min(confidentCount(proposal, draft.confidenceThreshold), proposal.count);
-    const whole = count === proposal.count;
-    const ids = whole ? proposal.ids : slice(proposal.ids, [0], [count]);
-    const q = proposal.q === null || whole ? proposal.q : slice(proposal.q, [0, 0], [count, dim(proposal.q, 1)]);
-    return { row, source: "drafter", draft: ids, q, count };
+/** Builds the verify forward of all blocks. */
+function forward(
+  model: TargetModel,
+  blocks: readonly Block[],
+  { drafter, vocab }: RoundOptions,
+  held: MlxArray[],
+): Forwarded {
+  const batch = new StepBatch(
+    blocks.map(({ row, count }) => ({ states: row.states, count: count + 1, offset: row.cached })),
+  );
+  const { hidden, taps } = model.forward(blockIds(blocks), batch, drafter?.taps ?? []);
+  const full = model.logits(hidden);
+  const logits = keep(vocab < model.vocabSize ? slice(full, [0, 0], [batch.total, vocab]) : full);
+  held.push(logits);
+  let start = 0;
+  const fed = blocks.map((block): Fed => {
+    const at = start;
+    start += block.count + 1;
+    return { block, start: at };
   });
-}
-
-/** Tokens before the first that is padding: a prompt may hold one, and the device checks no index into the laws. */
-function choosable(tokens: Int32Array, vocab: number): Int32Array {
-  const end = tokens.findIndex((id) => id >= vocab);
-  return end < 0 ? tokens : tokens.subarray(0, end);
-}
-
-/** Drafts whose joint confidence reaches the threshold, at least one (decoding.md §9). Waits only where there is one. */
-function confidentCount({ count, confidence }: Proposal, threshold: number): number {
-  if (threshold <= 0 || confidence === null) return count;
-  let joint = 1;
-  let kept = 0;
-  for (const logit of toFloat32(confidence)) {
-    joint /= 1 + Math.exp(-logit);
-    if (joint < threshold) break;
-    kept++;
-  }
-  return Math.max(1, kept);
-}
-
-/** The token that is committed and not yet in the states, int32 [1]. */
-function anchorOf(row: Row): MlxArray {
-  return int32Array(row.tokens.slice(row.tokens.length - 1, row.tokens.length));
+  return { logits, taps: taps === null ? null : keep(taps), fed };
 }
 
 /** [pending, drafts] of every row behind each other, int32 [R]. */
@@ -173,16 +135,43 @@ function blockIds(blocks: readonly Block[]): MlxArray {
   return concatenate(parts, 0);
 }
 
+/** The acceptance of every block; a row without a legal token fails alone. */
+function verifyAll({ logits, fed }: Forwarded, vocab: number, verified: Verified[], failed: FailedRow[]): void {
+  for (const each of fed) {
+    const { block, start } = each;
+    const own = fed.length === 1 ? logits : slice(logits, [start, 0], [start + block.count + 1, vocab]);
+    let legality: BlockLegality | null;
+    try {
+      legality = legalityOf(block, vocab);
+    } catch (error) {
+      failed.push({ row: block.row, error });
+      continue;
+    }
+    verify(each, own, legality, verified);
+  }
+}
+
+/** Waits for the masks. @throws ConstraintError, NoLegalToken */
+function legalityOf({ count, legality }: Block, vocab: number): BlockLegality | null {
+  if (legality === null) return null;
+  const { width } = legality.rows;
+  const words = legality.rows.words();
+  const masks = Array.from({ length: count + 1 }, (_, i) =>
+    tokenMask(words.subarray(i * width, (i + 1) * width), vocab),
+  );
+  return { masks, refused: legality.refused };
+}
+
 /** Adds the block's acceptance to `verified`, so that all of it is freed when a later op fails. */
-function verify(block: Block, logits: MlxArray, verified: Verified[]): void {
-  const { row, draft, q } = block;
+function verify(fed: Fed, logits: MlxArray, legality: BlockLegality | null, verified: Verified[]): void {
+  const { row, draft, q, count } = fed.block;
   const drafts = draft ?? int32Array([]);
-  const acceptance = keepAcceptance(row.sampler.accept(logits, drafts, q, row.chosen));
+  const acceptance = keepAcceptance(row.sampler.accept(logits, drafts, q, row.chosen, legality));
   const top = row.limits.topLogprobs;
   const logprobs: PendingLogprob[] | null = top === null ? null : [];
-  verified.push({ block, acceptance, logprobs });
+  verified.push({ ...fed, acceptance, logprobs });
   if (top === null || logprobs === null) return;
-  const [rows, width] = [block.count + 1, dim(logits, 1)];
+  const [rows, width] = [count + 1, dim(logits, 1)];
   for (let i = 0; i < rows; i++) {
     const token = slice(acceptance.tokens, [0, i], [1, i + 1]);
     logprobs.push(scheduleLogprob(slice(logits, [i, 0], [i + 1, width]), token, top));
@@ -190,11 +179,10 @@ function verify(block: Block, logits: MlxArray, verified: Verified[]): void {
 }
 
 /** The host sync, then everything that depends on how many drafts were accepted. */
-function settle(verified: readonly Verified[], taps: MlxArray | null): SettledRound[] {
+function settle(verified: readonly Verified[], taps: MlxArray | null, failed: FailedRow[]): SettledRound[] {
   const contexts: MlxArray[] = [];
-  let start = 0;
-  const settled = verified.map(({ block, acceptance, logprobs }): SettledRound => {
-    const { row, source, count } = block;
+  const settled = verified.flatMap(({ block, start, acceptance, logprobs }): SettledRound[] => {
+    const { row, source, count, legality } = block;
     const committed = [...(readAcceptance(acceptance)[0] ?? [])];
     const accepted = committed.length - 1;
     const end = committed.findIndex((id) => row.limits.eos.has(id));
@@ -205,15 +193,21 @@ function settle(verified: readonly Verified[], taps: MlxArray | null): SettledRo
     row.sampler.committed(ids);
     const session = row.drafting?.session;
     if (session && taps !== null) {
-      const [from, width] = [start, dim(taps, 1)];
+      const width = dim(taps, 1);
       const source = taps;
-      scope(() => session.committed(slice(source, [from, 0], [from + accepted + 1, width])));
+      scope(() => session.committed(slice(source, [start, 0], [start + accepted + 1, width])));
       contexts.push(...session.arrays());
     }
     for (const id of ids) row.tokens.push(id);
-    start += count + 1;
     const reported = logprobs === null ? null : ids.map((id, i) => readLogprob(logprobs[i] as PendingLogprob, id));
-    return { row, source, drafted: count, accepted, ids, logprobs: reported };
+    try {
+      row.constraint?.commit(ids);
+    } catch (error) {
+      failed.push({ row, error });
+      return [];
+    }
+    const drafted = count + (legality === null || legality.refused === null ? 0 : 1);
+    return [{ row, source, drafted, accepted, cut: block.cut, ids, logprobs: reported }];
   });
   if (contexts.length > 0) asyncEvaluate(contexts);
   return settled;

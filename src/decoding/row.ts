@@ -5,6 +5,7 @@
  */
 import type { MlxArray } from "../mlx/array.ts";
 import type { LayerState } from "../nn/layer-state.ts";
+import type { RowConstraint } from "./constraint.ts";
 import type { RowDrafting } from "./row-drafting.ts";
 import type { Sampler } from "./sampler.ts";
 import { TokenList } from "./token-list.ts";
@@ -37,6 +38,8 @@ export class Row {
     readonly limits: RowLimits,
     /** Lookup index and drafter context; null: the row never drafts. */
     readonly drafting: RowDrafting | null = null,
+    /** What the completion must be, told of every committed token; null: free text. */
+    readonly constraint: RowConstraint | null = null,
   ) {
     this.promptLength = prompt.length;
     this.tokens = new TokenList(prompt, Math.min(limits.maxNew, 4096));
@@ -64,5 +67,6 @@ export class Row {
     for (const state of this.states) state.dispose();
     this.sampler.dispose();
     this.drafting?.session?.close();
+    this.constraint?.[Symbol.dispose]();
   }
 }

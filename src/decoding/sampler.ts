@@ -4,10 +4,20 @@
  * penalties are kept as device arrays, so that the next step can be scheduled before this one's token is known.
  */
 import type { ProposalLaw } from "../drafters/drafter.ts";
-import { dtypeOf, float32Array, free, int32Array, keep, type MlxArray, scalar, scope, shapeOf } from "../mlx/array.ts";
+import {
+  concatenate,
+  dtypeOf,
+  float32Array,
+  free,
+  int32Array,
+  keep,
+  type MlxArray,
+  scalar,
+  scope,
+  shapeOf,
+} from "../mlx/array.ts";
 import {
   add,
-  argmax,
   astype,
   divide,
   greater,
@@ -25,7 +35,19 @@ import { blockCounts } from "./block-counts.ts";
 import { keyedDraws } from "./keyed-draws.ts";
 import { drawBits, freshSeed } from "./rng.ts";
 import type { SamplingParams } from "./sampling-params.ts";
+import { ALL_TOKENS, maskedArgmax, maskedLogits, type TokenMask } from "./token-mask.ts";
 import { GREEDY_BELOW, truncatedProbabilities } from "./truncation.ts";
+
+/** What a grammar says of a verify block. */
+export interface BlockLegality {
+  /** One for each row of the logits. */
+  readonly masks: readonly TokenMask[];
+  /**
+   * The draft behind the fed ones, int32 or uint32 [1], which is illegal there and was drawn from the last row of `q`:
+   * a rejection, although it was not fed. null: the block was not cut, or by nothing that was drawn.
+   */
+  readonly refused: MlxArray | null;
+}
 
 /** Completion indices are far below it. */
 const FIRST_EVENT = 2 ** 40;
@@ -69,10 +91,11 @@ export class Sampler {
   /**
    * logits [1, V] in the model's dtype → uint32 [1].
    * @param index of the completion token that is chosen
+   * @param mask of the tokens that may be chosen
    */
-  choose(logits: MlxArray, index: number): MlxArray {
+  choose(logits: MlxArray, index: number, mask: TokenMask = ALL_TOKENS): MlxArray {
     const shaped = this.transform(inFloat32(logits), this.counts);
-    const token = this.greedy ? argmax(shaped, -1) : this.draw(shaped, index);
+    const token = this.greedy ? maskedArgmax(shaped, [mask]) : this.draw(maskedLogits(shaped, [mask]), index);
     this.count(token);
     return token;
   }
@@ -88,22 +111,33 @@ export class Sampler {
    * Counts are not updated: what was committed is told by `committed`.
    * @param logits [m + 1, V] after the pending token and after each draft
    * @param draft int32 or uint32 [m]
-   * @param q the law that the drafts were drawn from, float32 [m, V]; null: they were certain
+   * @param q the law that the drafts were drawn from, float32 [m, V], with a row more for a refused draft; null: they
+   *   were certain
    * @param index of the first completion token that is chosen
+   * @param legality null: nothing is masked
    */
-  accept(logits: MlxArray, draft: MlxArray, q: MlxArray | null, index: number): Acceptance {
+  accept(
+    logits: MlxArray,
+    draft: MlxArray,
+    q: MlxArray | null,
+    index: number,
+    legality: BlockLegality | null = null,
+  ): Acceptance {
     const [rows = 1, vocab = 0] = shapeOf(logits);
-    const drafts = reshape(draft, [1, rows - 1]);
-    const counts = this.counts === null ? null : reshape(blockCounts(this.counts, drafts), [rows, vocab]);
+    const fed = reshape(draft, [1, rows - 1]);
+    const masks = legality?.masks ?? [];
+    const counts = this.counts === null ? null : reshape(blockCounts(this.counts, fed), [rows, vocab]);
     const shaped = this.transform(inFloat32(logits), counts);
-    if (this.greedy) return acceptEqual(drafts, reshape(argmax(shaped, -1), [1, rows]));
-    const target = truncatedProbabilities(shaped, this.params);
-    if (this.coupled) return acceptEqual(drafts, reshape(keyedDraws(target, this.seed, index), [1, rows]));
+    if (this.greedy) return acceptEqual(fed, reshape(maskedArgmax(shaped, masks), [1, rows]));
+    const target = truncatedProbabilities(maskedLogits(shaped, masks), this.params);
+    if (this.coupled) return acceptEqual(fed, reshape(keyedDraws(target, this.seed, index), [1, rows]));
+    const refused = legality?.refused ?? null;
+    const drafts = refused === null ? rows - 1 : rows;
     return acceptSampled({
-      draft: drafts,
+      draft: refused === null ? fed : concatenate([fed, reshape(astype(refused, dtypeOf(fed)), [1, 1])], 1),
       target: reshape(target, [1, rows, vocab]),
-      law: q === null ? null : reshape(q, [1, rows - 1, vocab]),
-      uniform: uniform([1, rows - 1], this.eventKey()),
+      law: q === null ? null : reshape(q, [1, drafts, vocab]),
+      uniform: uniform([1, drafts], this.eventKey()),
       key: this.eventKey(),
     });
   }

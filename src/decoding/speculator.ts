@@ -1,13 +1,14 @@
 /**
- * Which row drafts how, round by round: the policy over the one decode loop. Lookup is asked first, then the drafter with
- * the controller's cap, else a plain step. As long as every row would take a plain step, steps are pipelined and nothing
+ * Which row drafts how, round by round: the policy over the one decode loop. What a row's grammar says must follow goes
+ * first, then lookup is asked, then the drafter with the controller's cap, else a plain step. As long as every row would take a plain step, steps are pipelined and nothing
  * here costs more than a look into the index. A choice here never changes what is committed, only how fast.
  */
 import type { Drafter } from "../drafters/drafter.ts";
 import type { CapController } from "./cap-controller.ts";
 import type { CostCurves } from "./cost-curves.ts";
+import type { PlannedDraft } from "./draft-blocks.ts";
 import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "./lookup-index.ts";
-import type { PlannedDraft, SettledRound } from "./round.ts";
+import type { SettledRound } from "./round.ts";
 import type { Row } from "./row.ts";
 import { RowDrafting } from "./row-drafting.ts";
 
@@ -22,6 +23,9 @@ export interface SpeculatorOptions {
   readonly longDraft: number;
   readonly confidenceThreshold: number;
 }
+
+/** Longest draft of what a grammar says must follow: that of a long lookup (structured-output.md §5). */
+const FORCED_DRAFT = 32;
 
 export class Speculator {
   private lastEnd: number | null = null;
@@ -59,12 +63,16 @@ export class Speculator {
     return new RowDrafting(index, drafter === null ? null : drafter.newSession(capacityMax));
   }
 
-  /** What the row should do next, from the tokens that are known of it. */
+  /** What the row should do next, from the tokens that are known of it. @throws ConstraintError */
   plan(row: Row): PlannedDraft {
     // One token of every round comes from the target itself.
     const limit = row.limits.maxNew - row.committed - 1;
     const drafting = row.drafting;
     if (limit < 1 || drafting === null) return { source: "plain" };
+    const forced = row.constraint?.forced() ?? [];
+    if (forced.length > 0) {
+      return { source: "forced", tokens: Int32Array.from(forced.slice(0, Math.min(limit, FORCED_DRAFT))) };
+    }
     const tokens = this.lookup(row, drafting, limit);
     if (tokens !== null) return { source: "lookup", tokens };
     const cap = this.drafterCap(row);
@@ -118,9 +126,11 @@ export class Speculator {
       drafting.base.update(accepted);
     }
     const { cap } = this.options;
-    if (typeof cap === "number" || rounds.some(({ source }) => source === "lookup")) return;
+    if (typeof cap === "number" || rounds.some(({ source }) => source === "lookup" || source === "forced")) return;
     const committed = rounds.reduce((sum, { accepted }) => sum + accepted + 1, 0);
-    cap.update({ rows: rounds.map(({ drafted, accepted }) => ({ drafted, accepted })), ms, committed });
+    const judged = rounds.map(({ drafted, accepted }) => ({ drafted, accepted }));
+    // Drafts that a grammar cut were paid for all the same: the time is that of another cap.
+    cap.update({ rows: judged, ms: rounds.some(({ cut }) => cut) ? null : ms, committed });
   }
 
   /** After a plain step of `rows`, pipelined or not. */

@@ -21,6 +21,7 @@ import { StepBatch } from "../nn/layer-state.ts";
 import { arraysOf, discardLogprob, type PendingLogprob, readLogprob, scheduleLogprob } from "./logprobs.ts";
 import type { Row } from "./row.ts";
 import type { TokenLogprob } from "./sampling-params.ts";
+import { ALL_TOKENS, type TokenMask, tokenMask } from "./token-mask.ts";
 
 /** A row's part of a step: its next `count` tokens; a decode row feeds its pending token. */
 export interface PlannedRow {
@@ -44,7 +45,7 @@ export interface FailedRow {
 /** A scheduled step. Must be settled; one whose `settle` throws must be discarded. */
 export interface InFlightStep {
   readonly plan: readonly PlannedRow[];
-  /** Unusable from now on. */
+  /** Unusable from now on; `settle` adds those whose grammar fails. */
   readonly failed: readonly FailedRow[];
   /**
    * Waits for the step and commits; one entry for each live row that chose a token (all but inner prefill chunks).
@@ -99,14 +100,14 @@ export function scheduleStep(
     for (const choice of choices) drop(choice);
     throw error;
   }
-  return new Scheduled(plan, failed, choices);
+  return new Scheduled(plan, choices, failed);
 }
 
 class Scheduled implements InFlightStep {
   constructor(
     readonly plan: readonly PlannedRow[],
-    readonly failed: readonly FailedRow[],
     private readonly choices: Choice[],
+    readonly failed: FailedRow[],
   ) {}
 
   settle(): SettledToken[] {
@@ -116,9 +117,17 @@ class Scheduled implements InFlightStep {
       return { row, id, logprob: logprob === null ? null : readLogprob(logprob, id) };
     });
     this.discard();
-    const settled = read.filter(({ row }) => row.live);
-    for (const { row, id } of settled) row.tokens.push(id);
-    return settled;
+    return read.filter(({ row, id }) => {
+      if (!row.live) return false;
+      row.tokens.push(id);
+      try {
+        row.constraint?.commit([id]);
+        return true;
+      } catch (error) {
+        this.failed.push({ row, error });
+        return false;
+      }
+    });
   }
 
   discard(): void {
@@ -155,6 +164,15 @@ function inputIds(plan: readonly PlannedRow[]): MlxArray {
   return concatenate(parts, 0);
 }
 
+/**
+ * What may follow the committed text. A row with a grammar comes here with its prompt alone: its later tokens need the
+ * one before on the host first, and are chosen in rounds.
+ * @throws ConstraintError, NoLegalToken
+ */
+function firstMask({ constraint }: Row, vocab: number): TokenMask {
+  return constraint === null ? ALL_TOKENS : tokenMask(constraint.masks([]).words(), vocab);
+}
+
 /** The next token of each row whose prompt ends in this step or that decodes; the handles in `choices` are kept. */
 function chooseTokens(
   model: TargetModel,
@@ -181,14 +199,15 @@ function chooseTokens(
         );
   const full = model.logits(wanted);
   const logits = vocab < model.vocabSize ? slice(full, [0, 0], [ends.length, vocab]) : full;
-  const greedy = ends.some(({ row }) => row.sampler.plainGreedy) ? argmax(logits, -1) : null;
+  const bare = ({ sampler, constraint }: Row) => sampler.plainGreedy && constraint === null;
+  const greedy = ends.some(({ row }) => bare(row)) ? argmax(logits, -1) : null;
   const alone = ends.length === 1;
   for (const [i, { row }] of ends.entries()) {
     const own = alone ? logits : slice(logits, [i, 0], [i + 1, vocab]);
     try {
       const token =
-        greedy === null || !row.sampler.plainGreedy
-          ? row.sampler.choose(own, row.chosen)
+        greedy === null || !bare(row)
+          ? row.sampler.choose(own, row.chosen, firstMask(row, vocab))
           : alone
             ? greedy
             : slice(greedy, [i], [i + 1]);

@@ -9,6 +9,7 @@ import { resolveQuantization } from "../checkpoint/quantization.ts";
 import { checkRemoteCode } from "../checkpoint/remote-code.ts";
 import { openCheckpoint } from "../checkpoint/safetensors-set.ts";
 import { vocabularySize } from "../checkpoint/vocabulary.ts";
+import type { GrammarCompiler } from "../decoding/constraint.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import type { Drafter } from "../drafters/drafter.ts";
 import { cacheRoot } from "../hub/cache-root.ts";
@@ -23,6 +24,8 @@ import { keptBandwidth } from "./bandwidth.ts";
 import { downloadNumbers, downloadText } from "./download-progress.ts";
 import { contextNote, fittingWindow, workingSetBytes } from "./fitting-window.ts";
 import { expertsOf, footprint } from "./footprint.ts";
+import type { GrammarMetrics } from "./grammar/metrics.ts";
+import { GrammarPool } from "./grammar/pool.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
 import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo, WeightFootprint } from "./protocol.ts";
 
@@ -42,6 +45,8 @@ export interface ReadyModel {
   readonly info: ModelInfo;
   /** Logits beyond this are padding. */
   readonly vocab: number;
+  /** null: no tokenizer to compile grammars for. */
+  readonly grammars: (GrammarCompiler & { readonly metrics?: GrammarMetrics }) | null;
 }
 
 /** Context window of a model whose config names none, in tokens. */
@@ -97,7 +102,13 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
     });
     drafter = speculation.speculator?.drafter ?? null;
     const info = describe({ target, speculation, backend: compute.description, spec, found, dir, vocab, notes });
-    return { target, speculator: speculation.speculator, info, vocab };
+    return {
+      target,
+      speculator: speculation.speculator,
+      info,
+      vocab,
+      grammars: new GrammarPool({ dir, vocabSize: vocab }),
+    };
   } catch (error) {
     drafter?.dispose();
     target.model.dispose();

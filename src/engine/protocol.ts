@@ -3,11 +3,13 @@
  * Plain structured-clonable values only; a token id is a number below the vocabulary size, times are milliseconds
  * unless the name says otherwise. The engine never sees text and the main thread never sees an array.
  */
+import type { ConstraintSpec } from "../decoding/constraint.ts";
 import type { ReplayStep } from "../decoding/replay.ts";
 import type { SamplingParams, TokenLogprob } from "../decoding/sampling-params.ts";
 import type { LogitDtype } from "../decoding/verdict.ts";
+import type { GrammarMetrics } from "./grammar/metrics.ts";
 
-export type { LogitDtype, ReplayStep, SamplingParams, TokenLogprob };
+export type { ConstraintSpec, GrammarMetrics, LogitDtype, ReplayStep, SamplingParams, TokenLogprob };
 
 /** How to draft. */
 export interface SpeculationSpec {
@@ -178,6 +180,26 @@ export interface GenerateRequest {
   readonly priority: 0 | 1;
   /** Absent: as the pair was loaded. */
   readonly speculation?: RequestSpeculation;
+  /** What the completion must be; absent or null: free text. Needs `eosIds`. */
+  readonly constraint?: ConstraintSpec | null;
+}
+
+/** How a grammar did in one request. */
+export interface GrammarStats {
+  readonly kind: ConstraintSpec["kind"];
+  readonly compileMs: number;
+  /** The compiled grammar was there already. */
+  readonly cached: boolean;
+  /** Rows of logits that were masked. */
+  readonly maskedRows: number;
+  /** Drafts cut at an illegal token. */
+  readonly cutDrafts: number;
+  /** Accepted drafts that the grammar itself had proposed. */
+  readonly forcedTokens: number;
+  /** Waiting for masks, in ms. */
+  readonly maskMs: number;
+  /** JSON pointers of what is not enforced. */
+  readonly relaxed: readonly string[];
 }
 
 /** A committed text, to be read again one token a forward on caches of its own (decoding.md §10). */
@@ -229,6 +251,8 @@ export interface RequestStats {
   readonly decodeSeconds: number;
   /** From the start of prefill to the first token. */
   readonly ttftSeconds: number;
+  /** Absent: free text. */
+  readonly grammar?: GrammarStats;
 }
 
 /** An error that crosses the thread border. `kind` decides status and exit code. */
@@ -295,6 +319,8 @@ export interface EngineStats {
   readonly mlxActiveBytes: number;
   readonly mlxPeakBytes: number;
   readonly mlxCacheBytes: number;
+  /** Of the loaded model's grammar engine; absent: no model. */
+  readonly grammars?: GrammarMetrics;
 }
 
 export interface TokenEvent {
@@ -309,7 +335,8 @@ export interface TokenEvent {
 
 /** One verify round or plain step of one row. */
 export interface RoundInfo {
-  readonly source: "drafter" | "lookup" | "plain";
+  /** `forced`: what the row's grammar says must follow. */
+  readonly source: "drafter" | "lookup" | "forced" | "plain";
   readonly drafted: number;
   readonly accepted: number;
   /** Draft cap in force, null where nothing is drafted. */

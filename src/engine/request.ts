@@ -1,7 +1,8 @@
-/** A request on its way through the engine: waiting, then a row, then its statistics. */
+/** A request on its way through the engine: its grammar compiled, waiting, then a row, then its statistics. */
+import type { CompiledConstraint } from "../decoding/constraint.ts";
 import type { Row } from "../decoding/row.ts";
 import type { Speculator } from "../decoding/speculator.ts";
-import type { GenerateRequest, RequestStats, RoundInfo } from "./protocol.ts";
+import type { GenerateRequest, GrammarStats, RequestStats, RoundInfo } from "./protocol.ts";
 
 /** Rounds at each end of a request that `decayRatio` compares. */
 const DECAY_SPAN = 16;
@@ -9,6 +10,10 @@ const DECAY_SPAN = 16;
 export class ActiveRequest {
   row: Row | null = null;
   cancelled = false;
+  /** Gives up the compilation of the grammar; null while there is none. */
+  compiling: (() => void) | null = null;
+  /** The grammar, until its row is opened. */
+  compiled: CompiledConstraint | null = null;
   private readonly queuedAt = performance.now();
   private startedAt: number | null = null;
   private firstTokenAt: number | null = null;
@@ -20,6 +25,7 @@ export class ActiveRequest {
   private drafted = 0;
   private accepted = 0;
   private lookupRounds = 0;
+  private forcedTokens = 0;
   private plainRounds = 0;
 
   /** @param policy how the row drafts; null: plain steps */
@@ -38,6 +44,14 @@ export class ActiveRequest {
     this.startedAt = performance.now();
   }
 
+  /** Gives back what the request holds of its grammar. */
+  dropGrammar(): void {
+    this.compiling?.();
+    this.compiling = null;
+    this.compiled?.[Symbol.dispose]();
+    this.compiled = null;
+  }
+
   /** The prompt's end: it belongs to no round. */
   firstToken(): void {
     this.newestAt = performance.now();
@@ -54,6 +68,7 @@ export class ActiveRequest {
     this.drafted += drafted;
     this.accepted += accepted;
     if (source === "lookup") this.lookupRounds++;
+    if (source === "forced") this.forcedTokens += accepted;
     if (source === "plain") this.plainRounds++;
     return { source, drafted, accepted, cap: this.policy?.cap ?? null, ms };
   }
@@ -85,7 +100,16 @@ export class ActiveRequest {
       prefillSeconds: seconds(first - started),
       decodeSeconds: seconds(now - first),
       ttftSeconds: seconds(first - started),
+      ...this.grammarStats(),
     };
+  }
+
+  private grammarStats(): { readonly grammar?: GrammarStats } {
+    const { constraint } = this.request;
+    const counted = this.row?.constraint?.stats();
+    if (!constraint || counted === undefined) return {};
+    const { kind, relaxed } = constraint;
+    return { grammar: { kind, ...counted, forcedTokens: this.forcedTokens, relaxed } };
   }
 
   private decayRatio(): number | null {

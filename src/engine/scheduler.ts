@@ -4,8 +4,10 @@
  * Prefill and decode never share a forward, so that a row's numbers do not depend on its neighbours.
  */
 import { kvStates } from "../cache/state-factory.ts";
-import { type PlannedDraft, type PlannedRound, runRound, type SettledRound } from "../decoding/round.ts";
+import type { PlannedDraft, PlannedRound } from "../decoding/draft-blocks.ts";
+import { type RoundResult, runRound } from "../decoding/round.ts";
 import { Row } from "../decoding/row.ts";
+import type { RowDrafting } from "../decoding/row-drafting.ts";
 import { Sampler } from "../decoding/sampler.ts";
 import type { Speculator } from "../decoding/speculator.ts";
 import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
@@ -23,6 +25,7 @@ import type {
   WireError,
 } from "./protocol.ts";
 import { ActiveRequest } from "./request.ts";
+import { RequestGrammars } from "./request-grammars.ts";
 import { wireError } from "./wire-error.ts";
 
 const PLAIN: PlannedDraft = { source: "plain" };
@@ -41,6 +44,7 @@ export class Scheduler {
   private readonly byRow = new Map<Row, ActiveRequest>();
   private readonly chunks = new PrefillPolicy();
   private readonly policies: Policies;
+  private readonly grammars: RequestGrammars;
   private inFlight: Running | null = null;
   private prefillTurn = true;
   private failures = 0;
@@ -51,8 +55,14 @@ export class Scheduler {
     private readonly ready: ReadyModel,
     private readonly spec: LoadSpec,
     private readonly post: Post,
+    /** Called when there is something to do again after `busy` was false. */
+    wake: () => void = () => undefined,
   ) {
     this.policies = new Policies(ready.speculator);
+    this.grammars = new RequestGrammars(ready.grammars, ready.vocab, {
+      ready: wake,
+      failed: (entry, error) => this.failWaiting(entry, error),
+    });
   }
 
   get activeRows(): number {
@@ -63,9 +73,10 @@ export class Scheduler {
     return this.queue.length;
   }
 
-  /** True when a turn has something to do. */
+  /** True when a turn has something to do. Requests whose grammar is being compiled wait outside of turns. */
   get busy(): boolean {
-    return this.active.length > 0 || this.queue.length > 0 || this.inFlight !== null;
+    const { active, queue, inFlight } = this;
+    return active.length > 0 || inFlight !== null || queue.some((entry) => entry.cancelled || entry.compiling === null);
   }
 
   /** Takes a request into the queue, or refuses it at once. */
@@ -80,9 +91,11 @@ export class Scheduler {
       const firstBackground = this.queue.findIndex((waiting) => waiting.request.priority === 1);
       this.queue.splice(firstBackground < 0 ? this.queue.length : firstBackground, 0, entry);
     } else this.queue.push(entry);
+    this.grammars.prepare(entry);
   }
 
-  private refusal({ id, promptIds, maxNewTokens, speculation }: GenerateRequest): WireError | null {
+  private refusal(request: GenerateRequest): WireError | null {
+    const { id, promptIds, maxNewTokens, speculation, constraint, eosIds } = request;
     const { info } = this.ready;
     const invalid = (message: string): WireError => ({ kind: "invalid_request", message });
     if ([...this.queue, ...this.active].some((entry) => entry.id === id)) return invalid(`request ${id} is running`);
@@ -100,6 +113,7 @@ export class Scheduler {
       const wish = speculation?.[name] ?? 0;
       if (wish !== "auto" && !Number.isInteger(wish)) return invalid(`${name} must be an integer, got ${wish}`);
     }
+    if (constraint && eosIds.length === 0) return invalid("a grammar needs an end: do not ignore the end of sequence");
     if (this.queue.length >= this.spec.maxQueue) {
       return { kind: "queue_full", message: `the queue is full (${this.spec.maxQueue} requests are waiting)` };
     }
@@ -113,6 +127,7 @@ export class Scheduler {
 
   /** One turn. To be called while `busy`. */
   turn(): void {
+    this.grammars.poll(this.queue);
     this.dropCancelled();
     this.admit();
     const plan = this.plan();
@@ -123,8 +138,10 @@ export class Scheduler {
       return;
     }
     const drafts = this.drafts(plan.map(({ row }) => row));
-    if (drafts.every(({ draft }) => draft.source === "plain")) {
-      const next = plan.length > 0 ? this.schedule(plan) : null;
+    // The mask behind a token needs that token: a row with a grammar takes no step ahead of itself.
+    if (drafts.every(({ row, draft }) => draft.source === "plain" && row.constraint === null)) {
+      const alive = plan.filter(({ row }) => row.live);
+      const next = alive.length > 0 ? this.schedule(alive) : null;
       this.settleInFlight();
       this.inFlight = next;
       return;
@@ -137,7 +154,14 @@ export class Scheduler {
 
   /** What each row should do next. Asked once for each of its texts: policies count the drafts that they refuse. */
   private drafts(rows: readonly Row[]): PlannedRound[] {
-    return rows.map((row) => ({ row, draft: this.byRow.get(row)?.policy?.plan(row) ?? PLAIN }));
+    return rows.flatMap((row): PlannedRound[] => {
+      try {
+        return [{ row, draft: this.byRow.get(row)?.policy?.plan(row) ?? PLAIN }];
+      } catch (error) {
+        this.failRow(row, error);
+        return [];
+      }
+    });
   }
 
   private decoding(): Row[] {
@@ -149,15 +173,17 @@ export class Scheduler {
     if (plan.length === 0) return;
     const rows = plan.map(({ row }) => row);
     const drafter = this.drafterOf(rows);
-    let rounds: SettledRound[];
+    let result: RoundResult;
     try {
-      rounds = runRound(this.ready.target.model, plan, { drafter, vocab: this.ready.vocab });
+      result = runRound(this.ready.target.model, plan, { drafter, vocab: this.ready.vocab });
     } catch (error) {
       this.failRows(rows, error);
       return;
     }
     this.steps++;
     this.failures = 0;
+    const { settled: rounds, failed } = result;
+    for (const { row, error } of failed) this.failRow(row, error);
     const batch: TokenEvent[] = [];
     for (const { row, ids, logprobs, source, drafted, accepted } of rounds) {
       const entry = this.byRow.get(row);
@@ -166,7 +192,7 @@ export class Scheduler {
       batch.push({ id: entry.id, ids, logprobs, round: entry.round(source, drafted, accepted) });
     }
     this.byPolicy(rounds, (policy, own) => policy.settledRounds(own));
-    this.post({ type: "tokens", batch });
+    if (batch.length > 0) this.post({ type: "tokens", batch });
     this.endFinished(rows);
   }
 
@@ -200,10 +226,12 @@ export class Scheduler {
 
   private admit(): void {
     while (this.active.length < this.spec.maxBatch) {
-      const entry = this.queue.shift();
+      const at = this.queue.findIndex(({ compiling }) => compiling === null);
+      const [entry] = at < 0 ? [] : this.queue.splice(at, 1);
       if (entry === undefined) return;
       try {
         entry.start(this.newRow(entry));
+        entry.dropGrammar();
       } catch (error) {
         this.fail(entry, error);
         continue;
@@ -213,7 +241,8 @@ export class Scheduler {
     }
   }
 
-  private newRow({ request, policy }: ActiveRequest): Row {
+  private newRow(entry: ActiveRequest): Row {
+    const { request, policy } = entry;
     const { target, vocab, info } = this.ready;
     const room = info.contextWindow - request.promptIds.length;
     const maxNew = Math.min(request.maxNewTokens, room);
@@ -222,13 +251,16 @@ export class Scheduler {
     const limits = { maxNew, eos: new Set(request.eosIds), topLogprobs: request.topLogprobs };
     const states = target.model.newStates(kvStates(this.spec.kvBits, target.stateLayout), capacity);
     let sampler: Sampler | null = null;
+    let drafting: RowDrafting | null = null;
     try {
       sampler = new Sampler(request.sampling, vocab, request.promptIds);
-      const drafting = policy?.newRow(request.promptIds, capacity) ?? null;
-      return new Row(request.promptIds, states, sampler, limits, drafting);
+      drafting = policy?.newRow(request.promptIds, capacity) ?? null;
+      const constraint = this.grammars.open(entry, maxNew);
+      return new Row(request.promptIds, states, sampler, limits, drafting, constraint);
     } catch (error) {
       for (const state of states) state.dispose();
       sampler?.dispose();
+      drafting?.session?.close();
       throw error;
     }
   }
@@ -293,6 +325,7 @@ export class Scheduler {
     try {
       const tokens = step.settle();
       if (failures === this.failures) this.failures = 0;
+      for (const { row, error } of step.failed) this.failRow(row, error);
       for (const { row } of step.plan) {
         const entry = this.byRow.get(row);
         if (entry !== undefined) entry.forwards++;
@@ -349,7 +382,16 @@ export class Scheduler {
     this.post({ type: "failed", id: entry.id, error: wireError(error) });
   }
 
+  /** Fails a request that is still in the queue. */
+  private failWaiting(entry: ActiveRequest, error: unknown): void {
+    const at = this.queue.indexOf(entry);
+    if (at < 0) return;
+    this.queue.splice(at, 1);
+    this.fail(entry, error);
+  }
+
   private release(entry: ActiveRequest): void {
+    entry.dropGrammar();
     const at = this.active.indexOf(entry);
     if (at >= 0) this.active.splice(at, 1);
     if (entry.row !== null) {
@@ -391,6 +433,9 @@ export class Scheduler {
 
   /** Refuses what waits; what runs may end. */
   refuseWaiting(error: WireError): void {
-    for (const entry of this.queue.splice(0)) this.post({ type: "failed", id: entry.id, error });
+    for (const entry of this.queue.splice(0)) {
+      entry.dropGrammar();
+      this.post({ type: "failed", id: entry.id, error });
+    }
   }
 }

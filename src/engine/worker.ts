@@ -148,7 +148,7 @@ class EngineThread {
         embedded: (id) => embeddedModelFile(id),
       });
       this.ready = ready;
-      this.scheduler = new Scheduler(ready, spec, this.post);
+      this.scheduler = new Scheduler(ready, spec, this.post, () => this.run());
       this.replays = new Replays(ready, spec, this.post);
       this.post({ type: "loaded", model: ready.info });
     } catch (error) {
@@ -174,6 +174,7 @@ class EngineThread {
     this.scheduler = null;
     this.replays?.abort(error);
     this.replays = null;
+    this.ready?.grammars?.close();
     this.ready?.speculator?.drafter?.dispose();
     this.ready?.target.model.dispose();
     this.ready = null;
@@ -184,6 +185,7 @@ class EngineThread {
   }
 
   private postStats(seq: number): void {
+    const grammars = this.ready?.grammars?.metrics;
     this.post({
       type: "stats",
       seq,
@@ -196,6 +198,7 @@ class EngineThread {
         mlxActiveBytes: activeBytes(),
         mlxPeakBytes: peakBytes(),
         mlxCacheBytes: cachedBytes(),
+        ...(grammars && { grammars }),
       },
     });
   }

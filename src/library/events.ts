@@ -24,7 +24,7 @@ export type GenerationEvent =
   | {
       readonly type: "round";
       readonly index: number;
-      readonly source: "drafter" | "lookup" | "plain";
+      readonly source: "drafter" | "lookup" | "forced" | "plain";
       readonly drafted: number;
       readonly accepted: number;
       readonly committed: number;

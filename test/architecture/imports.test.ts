@@ -22,7 +22,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   models: ["nn", "mlx", "checkpoint"],
   drafters: ["nn", "mlx", "checkpoint"],
   decoding: ["models", "drafters", "cache", "nn", "mlx"],
-  engine: ["decoding", "cache", "models", "drafters", "hub", "checkpoint", "nn", "mlx", "machine"],
+  engine: ["decoding", "cache", "models", "drafters", "hub", "checkpoint", "nn", "mlx", "machine", "text"],
   server: ["engine", "text", "machine"],
   cli: ["server", "engine", "hub", "machine", "text", "checkpoint"],
   "main.ts": ["cli"],
@@ -32,6 +32,8 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 
 /** Of `engine` the server sees only these. */
 const ENGINE_FOR_SERVER = new Set(["engine/client.ts", "engine/protocol.ts"]);
+/** Of `engine` only this folder sees `text`: the grammar worker has the model's tokens as text. */
+const TEXT_FOR_ENGINE = "engine/grammar/";
 /** The only room that touches native code. */
 const FFI_ROOM = "mlx";
 
@@ -73,6 +75,9 @@ function objection({ from, to }: Edge): string | null {
   if (own === "server" && other === "engine" && !ENGINE_FOR_SERVER.has(to)) {
     return "the server sees only the engine's client and protocol";
   }
+  if (own === "engine" && other === "text" && !from.startsWith(TEXT_FOR_ENGINE)) {
+    return "of the engine only the grammar worker sees text";
+  }
   return null;
 }
 
@@ -110,6 +115,8 @@ describe("imports", () => {
     expect(objection({ from: "nn/linear.ts", to: "models/llama.ts" })).toBe("nn may not import models");
     expect(objection({ from: "server/app.ts", to: "engine/scheduler.ts" })).toContain("client and protocol");
     expect(objection({ from: "server/app.ts", to: "engine/client.ts" })).toBeNull();
+    expect(objection({ from: "engine/scheduler.ts", to: "text/index.ts" })).toContain("only the grammar worker");
+    expect(objection({ from: "engine/grammar/host.ts", to: "text/index.ts" })).toBeNull();
     expect(objection({ from: "attic/old.ts", to: "mlx/array.ts" })).toBe("attic may not import mlx");
     expect(
       specifiers('import type { A } from "./a.ts"; await import("../b.ts"); export * from "./c.ts"; // from "./d"'),

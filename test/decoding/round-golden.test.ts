@@ -4,9 +4,10 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { kvStates } from "../../src/cache/state-factory.ts";
+import type { PlannedDraft } from "../../src/decoding/draft-blocks.ts";
 import { LongDraftGate } from "../../src/decoding/lookup-gate.ts";
 import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "../../src/decoding/lookup-index.ts";
-import { type PlannedDraft, runRound } from "../../src/decoding/round.ts";
+import { runRound } from "../../src/decoding/round.ts";
 import { Row } from "../../src/decoding/row.ts";
 import { RowDrafting } from "../../src/decoding/row-drafting.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
@@ -98,9 +99,10 @@ function decode(name: string, run: LoopRun, backend: Backend): { tokens: number[
   while (tokens.length < maxNew && !limits.eos.has(tokens.at(-1) ?? -1)) {
     const draft = policy.plan(maxNew - tokens.length - 1);
     const options = { drafter: alone ? null : drafter, vocab: model.vocabSize };
-    const [settled] = runRound(model, [{ row, draft }], options);
+    const [settled] = runRound(model, [{ row, draft }], options).settled;
     if (settled === undefined) throw new Error("a round without rows");
     const { source, drafted, accepted, ids } = settled;
+    if (source === "forced") throw new Error("nothing forces a free row");
     rounds.push([drafted, accepted, accepted + 1, source]);
     tokens.push(...ids);
     policy.settled(source, drafted, accepted, ids);

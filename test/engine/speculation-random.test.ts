@@ -1,6 +1,6 @@
 /**
  * Random traffic through a drafting scheduler: every request gets what it would get alone and without drafts (ids, end,
- * log-probabilities), whatever drafts, caps, cuts, neighbours, arrivals and departures there are; states, contexts and
+ * log-probabilities), whatever drafts, caps, cuts, grammars, neighbours, arrivals and departures there are; states, contexts and
  * statistics agree after every turn.
  */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { CapController } from "../../src/decoding/cap-controller.ts";
+import type { ConstraintStart } from "../../src/decoding/constraint.ts";
 import { CostCurves } from "../../src/decoding/cost-curves.ts";
 import type { Drafter } from "../../src/drafters/drafter.ts";
 import type { GenerateRequest, RequestSpeculation, SamplingParams } from "../../src/engine/protocol.ts";
@@ -16,6 +17,7 @@ import type { ActiveRequest } from "../../src/engine/request.ts";
 import type { Scheduler } from "../../src/engine/scheduler.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
 import { liveCpuObjects } from "../../src/mlx/cpu.ts";
+import { AutomatonCompiler, randomAutomaton, specOf } from "../support/automaton.ts";
 import { openTestMlx } from "../support/native.ts";
 import { type Backend, difference, loadGoldenPair, runAll, speculator, type Told, told } from "../support/pairs.ts";
 import { GREEDY } from "../support/sampling.ts";
@@ -88,6 +90,15 @@ const sampling: fc.Arbitrary<SamplingParams> = fc.oneof(
   },
 );
 
+const GRAMMARS = ["g0", "g1", "g2", "g3"] as const;
+const AT_ONCE: ConstraintStart = { kind: "at_once" };
+const thinking = (closerId: number): ConstraintStart => ({
+  kind: "after_reasoning",
+  inside: closerId % 2 === 0,
+  openerId: 17,
+  closerId,
+});
+
 interface Visitor {
   readonly asked: GenerateRequest;
   readonly arrives: number;
@@ -131,9 +142,29 @@ const visitor: fc.Arbitrary<Visitor> = fc.record({
       topLogprobs: fc.constantFrom(null, null, 0, 3),
       priority: fc.constantFrom(0 as const, 1 as const),
       speculation,
+      grammar: fc.constantFrom(null, null, null, null, ...GRAMMARS),
+      thoughts: fc.constantFrom(null, null, 40, 41),
     })
-    .map(({ speculation: wish, ...part }) => request(wish === undefined ? part : { ...part, speculation: wish })),
+    .map(({ speculation: wish, grammar, thoughts, eosIds, ...part }) => {
+      const start = thoughts === null ? AT_ONCE : thinking(thoughts);
+      return request({
+        ...part,
+        // A grammar needs an end.
+        eosIds: grammar === null || eosIds.length > 0 ? eosIds : [7],
+        constraint: grammar === null ? null : specOf(grammar, { start }),
+        ...(wish !== undefined && { speculation: wish }),
+      });
+    }),
 });
+
+/** One grammar engine for each vocabulary. */
+const engines = new Map<number, AutomatonCompiler>();
+function grammarsFor(vocab: number): AutomatonCompiler {
+  const automata = Object.fromEntries(GRAMMARS.map((name, seed) => [name, randomAutomaton(seed, vocab)]));
+  const engine = engines.get(vocab) ?? new AutomatonCompiler({ automata, vocab });
+  engines.set(vocab, engine);
+  return engine;
+}
 
 const WINDOW = 296;
 const traffic = fc.record({
@@ -184,7 +215,7 @@ function expectLogprobs(actual: Told, expected: Told): void {
 }
 
 test("each request gets what it would get alone and without drafts", () => {
-  const seen = { drafter: 0, lookup: 0, parked: 0 };
+  const seen = { drafter: 0, lookup: 0, parked: 0, masked: 0 };
   fc.assert(
     fc.property(traffic, ({ model: name, maxBatch, visitors, padding, cap, priced, ...options }) => {
       const inner = models.get(name);
@@ -200,6 +231,7 @@ test("each request gets what it would get alone and without drafts", () => {
       });
       const common = {
         vocab: inner.model.vocabSize - padding,
+        grammars: grammarsFor(inner.model.vocabSize - padding),
         window: WINDOW,
         kvBits: KV_BITS.get(name) ?? (0 as const),
       };
@@ -220,6 +252,7 @@ test("each request gets what it would get alone and without drafts", () => {
         checkInvariants(scheduler, maxBatch);
       }
       expect(liveArrays()).toBe(before);
+      expect([common.grammars.rowsOpen, common.grammars.pinned]).toEqual([0, 0]);
       const wanted = runAll(
         inner,
         visitors.map(({ asked }) => ({ ...asked, speculation: { mode: "baseline" } })),
@@ -237,12 +270,13 @@ test("each request gets what it would get alone and without drafts", () => {
         seen.drafter += (actual.stats?.drafted ?? 0) > 0 ? 1 : 0;
         seen.lookup += actual.stats?.lookupRounds ?? 0;
         seen.parked += actual.stats?.parkedRounds ?? 0;
+        seen.masked += actual.stats?.grammar?.maskedRows ?? 0;
       }
     }),
     { numRuns: 80, includeErrorInReport: true },
   );
   // The traffic has met what it is to meet.
-  expect(Math.min(seen.drafter, seen.lookup, seen.parked)).toBeGreaterThan(10);
+  expect(Math.min(seen.drafter, seen.lookup, seen.parked, seen.masked)).toBeGreaterThan(10);
 });
 
 function controller(costs: CostCurves, { maxDraft }: Drafter): CapController {

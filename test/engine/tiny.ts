@@ -1,6 +1,7 @@
 /** A scheduler over a tiny golden model, with a wrapper that watches and breaks forwards, and a serial reference. */
 import { join } from "node:path";
 import { kvStates } from "../../src/cache/state-factory.ts";
+import type { GrammarCompiler } from "../../src/decoding/constraint.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
 import type { Speculator } from "../../src/decoding/speculator.ts";
 import type { ReadyModel } from "../../src/engine/load-model.ts";
@@ -82,9 +83,15 @@ export interface Harness {
 
 export function harness(
   { model: inner, layout }: Tiny,
-  options: Partial<LoadSpec> & { window?: number; speculator?: Speculator; vocab?: number } = {},
+  options: Partial<LoadSpec> & {
+    window?: number;
+    speculator?: Speculator;
+    vocab?: number;
+    grammars?: GrammarCompiler | null;
+    wake?: () => void;
+  } = {},
 ): Harness {
-  const { window = 2048, speculator = null, vocab = inner.vocabSize, ...wishes } = options;
+  const { window = 2048, speculator = null, vocab = inner.vocabSize, grammars = null, wake, ...wishes } = options;
   const watch = new Watch(inner);
   const posted: FromEngine[] = [];
   const spec: LoadSpec = {
@@ -131,7 +138,12 @@ export function harness(
     weightBytes: 0,
     notes: [],
   };
-  const scheduler = new Scheduler({ target, info, speculator, vocab }, spec, (message) => posted.push(message));
+  const scheduler = new Scheduler(
+    { target, info, speculator, vocab, grammars },
+    spec,
+    (message) => posted.push(message),
+    wake,
+  );
   const run = () => {
     for (let turns = 0; scheduler.busy; turns++) {
       if (turns > 20_000) throw new Error("the scheduler does not come to an end");

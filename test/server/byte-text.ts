@@ -6,6 +6,7 @@ import { EOS } from "./scripted-engine.ts";
 
 export class ByteText implements TextSource {
   readonly eosIds = [EOS];
+  readonly grammarFacts = null;
   readonly warnings = ["the template prints the time of day"];
   readonly conversations: LooseConversation[] = [];
   /** With each conversation, what it was to be rendered with. */

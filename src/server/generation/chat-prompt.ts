@@ -4,7 +4,7 @@
  */
 import { type CallFamily, endsOpen, type RenderOptions, type ReplyForm } from "../../text/index.ts";
 import type { ServerOptions } from "../options.ts";
-import { demandCall } from "./demanded-call.ts";
+import { demandCall, notDemanded } from "./demanded-call.ts";
 import type { GenerationRequest, PromptSource } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
@@ -25,7 +25,9 @@ export async function chatPrompt(
 ): Promise<ChatPrompt> {
   const family = callFamily(text, options);
   const { toolPolicy, reasoning } = request;
-  const demanded = demandCall(prompt, toolPolicy, family);
+  // Where a grammar holds the call, the prompt need not ask for it.
+  const isHeld = family !== null && text.grammarFacts !== null;
+  const demanded = isHeld ? notDemanded(prompt) : demandCall(prompt, toolPolicy, family);
   const render: RenderOptions = {
     ...thinkingOptions(request, prompt.conversation.kwargs ?? {}, options),
     ...(prompt.continueFinal === true && { continueFinal: true }),
@@ -42,6 +44,15 @@ export async function chatPrompt(
 /** How calls are written, null if they are not read. */
 export function callFamily(text: TextSource, { toolFormat }: ReplyDefaults): CallFamily | null {
   return toolFormat === "none" ? null : (toolFormat ?? text.toolFormat);
+}
+
+/** Whether thoughts are wanted, by whoever decides first; undefined: the template's own default. */
+export function thinkingWanted(
+  { prompt, reasoning }: GenerationRequest,
+  { thinking }: Pick<ReplyDefaults, "thinking">,
+): boolean | undefined {
+  const given = prompt.kind === "chat" ? prompt.conversation.kwargs?.enable_thinking : undefined;
+  return reasoning.thinking ?? (typeof given === "boolean" ? given : thinking);
 }
 
 /** What is passed to the template; what is left out is its own default, or stands in the template arguments. */

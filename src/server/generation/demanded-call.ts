@@ -14,12 +14,16 @@ export interface DemandedCall {
 
 type ChatSource = Extract<PromptSource, { kind: "chat" }>;
 
+export function notDemanded({ conversation }: Pick<ChatSource, "conversation">): DemandedCall {
+  return { conversation, options: {}, begun: "" };
+}
+
 export function demandCall(
   { conversation, continueFinal }: ChatSource,
   { choice, tools }: ToolPolicy,
   family: CallFamily | null,
 ): DemandedCall {
-  if (choice.kind === "auto" || tools.length === 0) return { conversation, options: {}, begun: "" };
+  if (choice.kind === "auto" || tools.length === 0) return notDemanded({ conversation });
   const named = choice.kind === "named" ? choice.name : null;
   const openCallOf = conversation.tools?.findIndex((tool) => tool.name === named) ?? -1;
   if (named !== null && family !== null && openCallOf >= 0 && continueFinal !== true) {

@@ -7,7 +7,8 @@ import type { GenerateRequest, ModelInfo, SamplingParams } from "../../engine/pr
 import { PLAIN_REPLY, type ReplyForm } from "../../text/index.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
-import { chatPrompt, type ReplyDefaults } from "./chat-prompt.ts";
+import { callFamily, chatPrompt, type ReplyDefaults, thinkingWanted } from "./chat-prompt.ts";
+import { constraintOf, withFormatLine } from "./constraint.ts";
 import type { GenerationRequest } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
@@ -53,7 +54,6 @@ export interface JobContext {
 export async function prepareJob(request: GenerationRequest, context: JobContext): Promise<GenerationJob> {
   const { model, text, options } = context;
   const newId = context.newId ?? randomRequestId;
-  checkFormat(request);
   const { prompts, reply } = await readPrompts(request, context);
   const choiceCount = prompts.length * request.n;
   if (choiceCount > CHOICES_MAX) {
@@ -68,7 +68,11 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   const sampling = resolveSampling(request, model, options);
   const wanted = Math.min(request.maxTokens ?? options.defaultMaxTokens, options.maxTokensCap);
   const rows: JobRow[] = [];
+  const thinking = thinkingWanted(request, options);
+  const family = callFamily(text, options);
+  const constraints = prompts.map((ids) => constraintOf(request, text.grammarFacts, ids, { thinking, family }));
   prompts.forEach((promptIds, promptIndex) => {
+    const constraint = constraints[promptIndex] ?? null;
     checkLength(promptIds, request.promptParam, model.contextWindow);
     const first = promptIndex * request.n;
     const choices = Array.from({ length: request.n }, (_, i) => first + i);
@@ -86,22 +90,17 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
           eosIds: request.ignoreEos ? [] : eosIds,
           topLogprobs: request.topLogprobs,
           priority: request.priority,
+          ...(constraint !== null && { constraint }),
         },
       });
     });
   });
   const id = rows[0]?.request.id ?? newId();
   const oneCall = !request.toolPolicy.parallel;
-  const { stops, tellSources = false } = request;
+  // Only the end of its grammar ends a text that has one.
+  const stops = constraints.some((constraint) => constraint !== null) ? [] : request.stops;
+  const { tellSources = false } = request;
   return { id, model, rows, choiceCount, prompts, stops, silentIds: new Set(eosIds), reply, oneCall, tellSources };
-}
-
-/** No format can be held yet: free text in place of what was asked for would be a lie. */
-function checkFormat({ format, formatParam }: GenerationRequest): void {
-  if (format === null) return;
-  const isNamed = format.kind === "json_object" || format.kind === "json_schema";
-  const what = isNamed ? `${formatParam} '${format.kind}'` : `'${formatParam}'`;
-  throw invalidRequest(formatParam, `${what} is not supported by this server`);
 }
 
 /** Ids of the request's prompts; rejects with `RequestError` 400. */
@@ -117,7 +116,8 @@ interface ReadPrompts {
   readonly reply: ReplyForm;
 }
 
-async function readPrompts(request: GenerationRequest, context: JobContext): Promise<ReadPrompts> {
+async function readPrompts(given: GenerationRequest, context: JobContext): Promise<ReadPrompts> {
+  const request = withFormatLine(given);
   if (request.prompt.kind === "chat") {
     const { ids, reply } = await chatPrompt(request.prompt, request, context);
     return { prompts: [ids], reply };

@@ -3,7 +3,7 @@
  * statistics. Several choices are reported as one: a prompt is counted once however many choices it has, completions
  * are summed, and rows that ran side by side share their seconds (the longest counts).
  */
-import type { RequestStats } from "../../engine/protocol.ts";
+import type { GrammarStats, RequestStats } from "../../engine/protocol.ts";
 import type { ChoiceResult } from "./events.ts";
 import type { GenerationJob } from "./job.ts";
 
@@ -59,6 +59,7 @@ export function reportBlock(
   const fresh = usage.promptTokens - usage.cachedTokens;
   const cap = distinct.find((s) => s.cap !== null)?.cap;
   const speculates = distinct.some((s) => s.mode !== "baseline");
+  const grammars = distinct.flatMap(({ grammar }) => grammar ?? []);
   const [only] = distinct;
   const decay = distinct.length === 1 && only !== undefined ? only.decayRatio : null;
   return {
@@ -88,7 +89,22 @@ export function reportBlock(
     queue_seconds: round(queue, 3),
     // Below 16 fresh tokens the rate says more about overhead than about prefill (http-openai.md §3).
     ...(fresh >= 16 && prefill > 0 && { prefill_tokens_per_sec: round(fresh / prefill, 1) }),
+    ...(grammars.length > 0 && { grammar: grammarBlock(grammars) }),
     ...(decay !== null && { decay_ratio: round(decay, 4) }),
+  };
+}
+
+/** Rows of one request have one grammar. */
+function grammarBlock(grammars: readonly GrammarStats[]): Record<string, unknown> {
+  const total = (value: (stats: GrammarStats) => number) => grammars.reduce((all, one) => all + value(one), 0);
+  return {
+    kind: grammars[0]?.kind,
+    compile_ms: round(Math.max(...grammars.map(({ compileMs }) => compileMs)), 1),
+    cached: grammars.every(({ cached }) => cached),
+    masked_rows: total(({ maskedRows }) => maskedRows),
+    cut_drafts: total(({ cutDrafts }) => cutDrafts),
+    forced_tokens: total(({ forcedTokens }) => forcedTokens),
+    relaxed: grammars[0]?.relaxed ?? [],
   };
 }
 

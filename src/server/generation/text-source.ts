@@ -1,5 +1,5 @@
 /** `src/text/`'s model as the server's `TextSource`: the errors that a client caused become 400s here. */
-import { type EncodedPrompt, PromptError, TemplateError, type TextModel } from "../../text/index.ts";
+import { type EncodedPrompt, grammarFacts, PromptError, TemplateError, type TextModel } from "../../text/index.ts";
 import { clientClosed, invalidRequest, withoutPaths } from "../errors.ts";
 import type { TextSource } from "./text.ts";
 
@@ -16,6 +16,7 @@ export function textSource(model: TextModel, log: (line: string) => void): TextS
     reasoningForm: model.reasoningForm,
     supportsReasoningEffort: (model.template?.traits.effort ?? null) !== null,
     thinkingDefault: model.template?.traits.thinkingDefault ?? false,
+    grammarFacts: grammarFacts(model),
     encodeChat: async (conversation, signal, options = {}) => {
       try {
         return idsOf(await model.encodeChat(conversation, options, signal));

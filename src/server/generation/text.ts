@@ -2,7 +2,14 @@
  * What the server needs of a loaded model's text side. `src/text/` fulfils it for real models (`text-source.ts`);
  * tests put a small fake behind it.
  */
-import type { CallFamily, IncrementalText, LooseConversation, ReasoningForm, RenderOptions } from "../../text/index.ts";
+import type {
+  CallFamily,
+  GrammarFacts,
+  IncrementalText,
+  LooseConversation,
+  ReasoningForm,
+  RenderOptions,
+} from "../../text/index.ts";
 
 export interface TextSource {
   /**
@@ -25,6 +32,8 @@ export interface TextSource {
   readonly supportsReasoningEffort: boolean;
   /** The model thinks when nobody says anything. */
   readonly thinkingDefault: boolean;
+  /** What grammars must know; null: the model has none. */
+  readonly grammarFacts: GrammarFacts | null;
   /** Things about the model's text files that are worth telling whoever loads it. */
   readonly warnings: readonly string[];
   /** End-of-turn ids known from the tokenizer files; the model's own come with `ModelInfo`. */
