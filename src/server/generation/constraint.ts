@@ -43,12 +43,12 @@ export function constraintOf(
   }
   const named = choice.kind === "named" ? choice.name : null;
   const callable = named === null ? tools : tools.filter(({ name }) => name === named);
-  if (named !== null && callable.length === 0) {
-    throw invalidRequest("tool_choice", `there is no tool '${named}'`);
-  }
   if (facts === null) {
     if (format === null) return null;
     throw invalidRequest(formatParam, `'${formatParam}' is not supported with this model`);
+  }
+  if (named !== null && callable.length === 0) {
+    throw invalidRequest("tool_choice", `there is no tool '${named}'`);
   }
   try {
     const constraint = textConstraint({
