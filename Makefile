@@ -62,7 +62,7 @@ check: $(DEPS)
 	$(BUN) tools/build/test.ts check
 
 test-native: $(NATIVE)
-	$(BUN) tools/build/test.ts native sanitized
+	$(BUN) tools/build/test.ts native sanitized aarch64
 
 test: $(EXECUTABLE)
 	$(BUN) tools/build/test.ts check unit native e2e

@@ -10,7 +10,7 @@ import { basename, join } from "node:path";
 import { run } from "../setup/run.ts";
 import { deps, root } from "./platform.ts";
 
-const TESTS = ["matmul", "attention", "layer", "pool"] as const;
+const TESTS = ["matmul", "attention", "draft", "layer", "pool"] as const;
 const zig = join(deps, "ziglang/ziglang/zig");
 const emulator = Bun.which("qemu-aarch64") ?? Bun.which("qemu-aarch64-static");
 

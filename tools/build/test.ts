@@ -2,7 +2,7 @@
  * Runs the named suites one after the other, adds up their counts, and ends with "N passed, N failed" alone on a line.
  * Exit code 0 only when every suite ran and nothing failed; a suite that dies counts as a failure.
  *
- * Usage: bun tools/build/test.ts check|unit|native|sanitized|e2e|clients|macos …
+ * Usage: bun tools/build/test.ts check|unit|native|sanitized|aarch64|e2e|clients|macos …
  */
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -25,15 +25,20 @@ const TEST_TIMEOUT_MS = 120_000;
 
 /** A whole process of tests: one that MLX lets wait for ever is ended, and counted as a failure. */
 const PROCESS_TIMEOUT_MS = 300_000;
+/** Sanitized kernels compile for minutes, emulated ones run for minutes. */
+const BUILD_TIMEOUT_MS = 3_600_000;
 
 const bin = (name: string) => join(root, "node_modules/.bin", name);
 const NONE: Count = { passed: 0, failed: 0, skipped: 0 };
 
-function execute(command: readonly string[]): { readonly ok: boolean; readonly signal: string | number | undefined } {
+function execute(
+  command: readonly string[],
+  timeout = PROCESS_TIMEOUT_MS,
+): { readonly ok: boolean; readonly signal: string | number | undefined } {
   console.log(`\n$ ${command.map((word) => word.replace(`${root}/`, "")).join(" ")}`);
   const { exitCode, signalCode } = Bun.spawnSync([...command], {
     cwd: root,
-    timeout: PROCESS_TIMEOUT_MS,
+    timeout,
     killSignal: "SIGKILL",
     stdio: ["ignore", "inherit", "inherit"],
     // What tests unpack and convert stays out of the user's cache.
@@ -43,8 +48,8 @@ function execute(command: readonly string[]): { readonly ok: boolean; readonly s
 }
 
 /** A command that counts as one test. */
-function succeeds(command: readonly string[]): Count {
-  const { ok } = execute(command);
+function succeeds(command: readonly string[], timeout?: number): Count {
+  const { ok } = execute(command, timeout);
   if (!ok) failures.push(command.map((word) => word.replace(`${root}/`, "")).join(" "));
   return one(ok);
 }
@@ -114,10 +119,10 @@ function shimTest(): Count {
 }
 
 /** Test programs of which each counts as one test. */
-function programs(pattern: string): Count {
+function programs(pattern: string, timeout?: number): Count {
   const found = [...new Bun.Glob(pattern).scanSync({ cwd: root })].sort();
   if (found.length === 0) throw new Error(`no test program at ${pattern}`);
-  return found.map((program) => succeeds([join(root, program)])).reduce(add);
+  return found.map((program) => succeeds([join(root, program)], timeout)).reduce(add);
 }
 
 const SUITES: Readonly<Record<string, () => Count>> = {
@@ -141,13 +146,15 @@ const SUITES: Readonly<Record<string, () => Count>> = {
       })
       .reduce(add),
   native: () => {
-    if (!execute([process.execPath, "tools/build/native.ts", "--tests"]).ok) return one(false);
+    if (!execute([process.execPath, "tools/build/native.ts", "--tests"], BUILD_TIMEOUT_MS).ok) return one(false);
     return add(shimTest(), programs("build/shim/kernel_*_test"));
   },
   sanitized: () => {
-    if (!execute([process.execPath, "tools/build/native.ts", "--sanitized-tests"]).ok) return one(false);
-    return programs("build/kernel-tests-*/*_test");
+    if (!execute([process.execPath, "tools/build/native.ts", "--sanitized-tests"], BUILD_TIMEOUT_MS).ok)
+      return one(false);
+    return programs("build/kernel-tests-*/*_test", BUILD_TIMEOUT_MS);
   },
+  aarch64: () => succeeds([process.execPath, "tools/build/aarch64.ts"], BUILD_TIMEOUT_MS),
   e2e: () =>
     bunTest(
       "e2e",
