@@ -128,6 +128,9 @@ Rows dense_rows(const View& a, Scratch& scratch) {
   return {copy, features, rows.count};
 }
 
+// Rows whose inner values a feed-forward block holds at a time.
+constexpr int kInnerRows = 64;
+
 // One for each argument of a task: a task's rows must not share it.
 Scratch& scratch_of_thread(int argument) {
   static thread_local Scratch scratch[2];
@@ -290,25 +293,34 @@ DSPARK_API int dspark_cpu_norm_matmul(
   });
 }
 
-DSPARK_API int dspark_cpu_norm_gate_up(
+DSPARK_API int dspark_cpu_feed_forward(
     mlx_array* res,
     const mlx_array x,
     const mlx_array norm,
     float eps,
     const dspark_cpu_matrix gate,
     const dspark_cpu_matrix up,
+    const dspark_cpu_matrix down,
     int activation,
     const mlx_stream s) {
   return guarded([&] {
-    const MatrixPtr g = matrix_of(gate), u = matrix_of(up);
-    require(g->rows == u->rows && g->columns == u->columns, "norm_gate_up: gate and up have different shapes");
-    require(activation == 0 || activation == 1, "norm_gate_up: unknown activation");
-    require_rows(array_of(x), g->columns, "norm_gate_up: x");
-    const Vector weight(norm, g->columns, "norm_gate_up: the norm");
+    const MatrixPtr g = matrix_of(gate), u = matrix_of(up), d = matrix_of(down);
+    require(g->rows == u->rows && g->columns == u->columns, "feed_forward: gate and up have different shapes");
+    require(d->columns == g->rows && d->rows == g->columns, "feed_forward: down does not lead back to the input");
+    require(activation == 0 || activation == 1, "feed_forward: unknown activation");
+    require_rows(array_of(x), g->columns, "feed_forward: x");
+    const Vector weight(norm, g->columns, "feed_forward: the norm");
     const Activation act = activation == 0 ? Activation::silu : Activation::gelu_tanh;
-    put(res, rows_task("DsparkNormGateUp", array_of(x), g->rows, s,
-                       [g, u, weight, eps, act](const Context& context, const Rows& rows, float* out) {
-                         gated_unit(context, rows, {weight.data(), eps}, *g, *u, act, out);
+    put(res, rows_task("DsparkFeedForward", array_of(x), d->rows, s,
+                       [g, u, d, weight, eps, act](const Context& context, const Rows& rows, float* out) {
+                         const size_t width = g->rows;
+                         // A batch's inner values stay in the near caches between the two products.
+                         for (int start = 0; start < rows.count; start += kInnerRows) {
+                           const Rows part = rows.part(start, std::min(kInnerRows, rows.count - start));
+                           float* inner = scratch_of_thread(1).get<float>(width * part.count);
+                           gated_unit(context, part, {weight.data(), eps}, *g, *u, act, inner);
+                           multiply_add(context, {inner, width, part.count}, *d, part, out + size_t(start) * d->rows);
+                         }
                        }));
   });
 }

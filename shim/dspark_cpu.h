@@ -94,14 +94,15 @@ int dspark_cpu_norm_matmul(
     const dspark_cpu_matrix c /* may be null */,
     const mlx_stream s);
 
-/** act(rms_norm(x) · gateᵀ) · (rms_norm(x) · upᵀ); activation 0: SiLU, 1: GELU by tanh. */
-int dspark_cpu_norm_gate_up(
+/** x + (act(rms_norm(x) · gateᵀ) · (rms_norm(x) · upᵀ)) · downᵀ; activation 0: SiLU, 1: GELU by tanh. */
+int dspark_cpu_feed_forward(
     mlx_array* res,
     const mlx_array x,
     const mlx_array norm,
     float eps,
     const dspark_cpu_matrix gate,
     const dspark_cpu_matrix up,
+    const dspark_cpu_matrix down,
     int activation,
     const mlx_stream s);
 

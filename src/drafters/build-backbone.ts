@@ -10,7 +10,7 @@ import { PackedAttention } from "./packed-attention.ts";
 import type { DrafterSettings, LayerMask } from "./settings.ts";
 import type { DrafterWeights } from "./weights.ts";
 
-type BackboneCompute = Pick<Compute, "linear" | "norm" | "projectionAdd" | "gatedUnit" | "contextAttention">;
+type BackboneCompute = Pick<Compute, "linear" | "norm" | "projectionAdd" | "feedForward" | "contextAttention">;
 
 /** @param windowTokens context rows that a head without any window of its own attends to; 0: all */
 export function buildBackbone(
@@ -76,8 +76,13 @@ function buildLayer(
     return new JoinedLayer({
       attention: packed(contextAttention),
       output: compute.projectionAdd(projection("o_proj")),
-      gated: compute.gatedUnit(norm("post_attention_layernorm"), mlp("gate_proj"), mlp("up_proj"), "silu"),
-      down: compute.projectionAdd(mlp("down_proj")),
+      feedForward: compute.feedForward({
+        norm: norm("post_attention_layernorm"),
+        gate: mlp("gate_proj"),
+        up: mlp("up_proj"),
+        down: mlp("down_proj"),
+        activation: "silu",
+      }),
     });
   }
   const stock = () =>

@@ -4,7 +4,7 @@
  */
 import { free, type MlxArray } from "../mlx/array.ts";
 import { add, multiply, rmsNorm } from "../mlx/ops.ts";
-import type { GatedUnit, Linear, ProjectionAdd } from "../nn/compute.ts";
+import type { FeedForward, Linear, ProjectionAdd } from "../nn/compute.ts";
 import { activate } from "../nn/stock.ts";
 import type { NormWeights } from "../nn/weights.ts";
 import type { DraftAttention } from "./attention.ts";
@@ -81,9 +81,7 @@ export interface JoinedParts {
   /** With the norm of its input, without the projection of its output. */
   readonly attention: DraftAttention;
   readonly output: ProjectionAdd;
-  /** With the norm of its input. */
-  readonly gated: GatedUnit;
-  readonly down: ProjectionAdd;
+  readonly feedForward: FeedForward;
 }
 
 /** A qwen layer of joined ops. */
@@ -95,13 +93,12 @@ export class JoinedLayer implements DraftLayer {
   }
 
   apply(h: MlxArray, _: number, attend: (x: MlxArray) => MlxArray): MlxArray {
-    const middle = this.parts.output.apply(attend(h), h);
-    return this.parts.down.apply(this.parts.gated.apply(middle), middle);
+    return this.parts.feedForward.apply(this.parts.output.apply(attend(h), h));
   }
 
   dispose(): void {
-    const { attention, output, gated, down } = this.parts;
-    for (const part of [attention, output, gated, down]) part.dispose();
+    const { attention, output, feedForward } = this.parts;
+    for (const part of [attention, output, feedForward]) part.dispose();
   }
 }
 

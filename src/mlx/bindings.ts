@@ -114,7 +114,7 @@ export const symbols = {
   dspark_cpu_matmul: { args: ["ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_matmul_add: { args: ["ptr", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_norm_matmul: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
-  dspark_cpu_norm_gate_up: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_feed_forward: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_norm: { args: ["ptr", "ptr", "ptr", "f32", "ptr"], returns: "i32" },
   dspark_cpu_embed: { args: ["ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_rope_table: { args: ["ptr", "ptr", "ptr", "i32", "f64", "ptr"], returns: "i32" },
@@ -239,7 +239,7 @@ export interface Native {
   dspark_cpu_matmul(res: Address, x: Handle, m: Handle, outputs: number, s: Handle): number;
   dspark_cpu_matmul_add(res: Address, x: Handle, m: Handle, residual: Handle, s: Handle): number;
   dspark_cpu_norm_matmul(res: Address, x: Handle, norm: Handle, eps: number, a: Handle, b: Handle, c: Handle, s: Handle): number;
-  dspark_cpu_norm_gate_up(res: Address, x: Handle, norm: Handle, eps: number, gate: Handle, up: Handle, activation: number, s: Handle): number;
+  dspark_cpu_feed_forward(res: Address, x: Handle, norm: Handle, eps: number, gate: Handle, up: Handle, down: Handle, activation: number, s: Handle): number;
   dspark_cpu_norm(res: Address, x: Handle, norm: Handle, eps: number, s: Handle): number;
   dspark_cpu_embed(res: Address, ids: Handle, m: Handle, s: Handle): number;
   dspark_cpu_rope_table(res: Address, positions: Handle, inverse: Address, half: number, magnitude: number, s: Handle): number;

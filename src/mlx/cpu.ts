@@ -116,18 +116,19 @@ export function normMatmul(
   return commit();
 }
 
-/** act(norm(x) · gateᵀ) · (norm(x) · upᵀ) */
-export function normGateUp(
+/** x + (act(norm(x) · gateᵀ) · (norm(x) · upᵀ)) · downᵀ */
+export function feedForward(
   x: MlxArray,
   norm: MlxArray,
   eps: number,
   gate: PackedMatrix,
   up: PackedMatrix,
+  down: PackedMatrix,
   activation: "silu" | "gelu_tanh",
 ): MlxArray {
   const code = activation === "silu" ? 0 : 1;
-  if (native.dspark_cpu_norm_gate_up(slot(), x, norm, eps, gate, up, code, stream) !== 0) {
-    throw failure("cpu_norm_gate_up", x, norm);
+  if (native.dspark_cpu_feed_forward(slot(), x, norm, eps, gate, up, down, code, stream) !== 0) {
+    throw failure("cpu_feed_forward", x, norm);
   }
   return commit();
 }

@@ -3,7 +3,7 @@
  * file says how its layers are made; what differs between families stays there.
  */
 import { concatenate, type MlxArray } from "../mlx/array.ts";
-import type { Block, Embedding, GatedUnit, Head, ProjectionAdd, SelfAttention } from "../nn/compute.ts";
+import type { Block, Embedding, FeedForward, Head, ProjectionAdd, SelfAttention } from "../nn/compute.ts";
 import type { LayerState, StateFactory, StateSpec, StepBatch } from "../nn/layer-state.ts";
 import type { Capabilities, ForwardResult, TargetModel } from "./target.ts";
 
@@ -11,8 +11,7 @@ import type { Capabilities, ForwardResult, TargetModel } from "./target.ts";
 export interface PreNormLayer {
   readonly attention: SelfAttention;
   readonly output: ProjectionAdd;
-  readonly gatedUnit: GatedUnit;
-  readonly down: ProjectionAdd;
+  readonly feedForward: FeedForward;
   readonly state: StateSpec;
 }
 
@@ -64,7 +63,7 @@ export class DecoderModel implements TargetModel {
     if (taps.includes(-1)) tapped.push(h);
     for (const [index, layer] of this.parts.layers.entries()) {
       h = layer.output.apply(layer.attention.apply(h, batch, index), h);
-      h = layer.down.apply(layer.gatedUnit.apply(h), h);
+      h = layer.feedForward.apply(h);
       if (taps.includes(index)) tapped.push(h);
     }
     return { hidden: h, taps: tapped.length === 0 ? null : concatenate(tapped, 1) };
@@ -89,7 +88,7 @@ export class DecoderModel implements TargetModel {
   dispose(): void {
     const { embedding, head, layers } = this.parts;
     const blocks: Block[] = [embedding, head];
-    for (const { attention, output, gatedUnit, down } of layers) blocks.push(attention, output, gatedUnit, down);
+    for (const { attention, output, feedForward } of layers) blocks.push(attention, output, feedForward);
     for (const block of blocks) block.dispose();
   }
 }

@@ -83,13 +83,13 @@ function denseLayer(index: number, shape: DenseShape, weights: WeightReader, com
       kNorm: shape.headNorms ? norm("self_attn.k_norm", headDim) : null,
     }),
     output: compute.projectionAdd(weights.linear(`${at}.self_attn.o_proj`, hidden, heads * headDim, bias.output)),
-    gatedUnit: compute.gatedUnit(
-      norm("post_attention_layernorm", hidden),
-      weights.linear(`${at}.mlp.gate_proj`, intermediate, hidden, bias.mlp),
-      weights.linear(`${at}.mlp.up_proj`, intermediate, hidden, bias.mlp),
-      "silu",
-    ),
-    down: compute.projectionAdd(weights.linear(`${at}.mlp.down_proj`, hidden, intermediate, bias.mlp)),
+    feedForward: compute.feedForward({
+      norm: norm("post_attention_layernorm", hidden),
+      gate: weights.linear(`${at}.mlp.gate_proj`, intermediate, hidden, bias.mlp),
+      up: weights.linear(`${at}.mlp.up_proj`, intermediate, hidden, bias.mlp),
+      down: weights.linear(`${at}.mlp.down_proj`, hidden, intermediate, bias.mlp),
+      activation: "silu",
+    }),
     state: { kvHeads, headDim, window: shape.window(index) },
   };
 }

@@ -3,7 +3,7 @@
  * ledger stands before the compute backend and remembers the blocks that a model makes.
  */
 import { type MlxArray, NONE } from "../mlx/array.ts";
-import type { Block, Compute, ContextAttentionSpec, SelfAttentionSpec } from "./compute.ts";
+import type { Block, Compute, ContextAttentionSpec, FeedForwardSpec, SelfAttentionSpec } from "./compute.ts";
 import type { LinearWeights, Matrix, NormWeights } from "./weights.ts";
 
 export class BlockLedger {
@@ -25,8 +25,7 @@ export class BlockLedger {
       linear: (linear) => this.enter(inner.linear(linear), ofLinear(linear)),
       norm: (norm) => this.enter(inner.norm(norm), ofNorm(norm)),
       projectionAdd: (linear) => this.enter(inner.projectionAdd(linear), ofLinear(linear)),
-      gatedUnit: (norm, gate, up, activation) =>
-        this.enter(inner.gatedUnit(norm, gate, up, activation), [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up)]),
+      feedForward: (spec) => this.enter(inner.feedForward(spec), ofFeedForward(spec)),
       selfAttention: (spec) => this.enter(inner.selfAttention(spec), ofAttention(spec)),
       head: (norm, head, embedding) =>
         this.enter(inner.head(norm, head, embedding), [...ofNorm(norm), ...(head === null ? [] : ofLinear(head))]),
@@ -58,6 +57,10 @@ function ofLinear({ matrix, bias }: LinearWeights): MlxArray[] {
 
 function ofNorm(norm: NormWeights | null): MlxArray[] {
   return norm === null ? [] : [norm.weight];
+}
+
+function ofFeedForward({ norm, gate, up, down }: FeedForwardSpec): MlxArray[] {
+  return [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up), ...ofLinear(down)];
 }
 
 function ofAttention({ norm, q, k, v, qNorm, kNorm }: SelfAttentionSpec): MlxArray[] {

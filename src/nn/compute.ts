@@ -37,8 +37,16 @@ export interface ProjectionAdd extends Block {
   apply(x: MlxArray, residual: MlxArray): MlxArray;
 }
 
-/** x [R, in] → act(gate(norm(x))) · up(norm(x)) [R, hidden]. */
-export interface GatedUnit extends Block {
+export interface FeedForwardSpec {
+  readonly norm: NormWeights;
+  readonly gate: LinearWeights;
+  readonly up: LinearWeights;
+  readonly down: LinearWeights;
+  readonly activation: Activation;
+}
+
+/** x [R, features] → x + down(act(gate(norm(x))) · up(norm(x))) [R, features]. */
+export interface FeedForward extends Block {
   apply(x: MlxArray): MlxArray;
 }
 
@@ -123,7 +131,7 @@ export interface Compute {
   linear(linear: LinearWeights): Linear;
   norm(norm: NormWeights): Norm;
   projectionAdd(linear: LinearWeights): ProjectionAdd;
-  gatedUnit(norm: NormWeights, gate: LinearWeights, up: LinearWeights, activation: Activation): GatedUnit;
+  feedForward(spec: FeedForwardSpec): FeedForward;
   selfAttention(spec: SelfAttentionSpec): SelfAttention;
   /** `head` null: tied, the logits are `embedding.project`. */
   head(norm: NormWeights, head: LinearWeights | null, embedding: Embedding): Head;

@@ -43,18 +43,20 @@ export function stockCompute(activationDtype: "float32" | null): Compute {
         dispose: () => linear.dispose(),
       };
     },
-    gatedUnit: (norm, gateWeights, upWeights, activation) => {
-      const gate = new StockLinear(gateWeights);
-      const up = new StockLinear(upWeights);
+    feedForward: ({ norm, activation, ...weights }) => {
+      const [gate, up, down] = [weights.gate, weights.up, weights.down].map((linear) => new StockLinear(linear)) as [
+        StockLinear,
+        StockLinear,
+        StockLinear,
+      ];
       return {
         apply: (x) => {
           const input = rmsNorm(x, norm.weight, norm.eps);
-          return multiply(activate(gate.apply(input), activation), up.apply(input));
+          return add(x, down.apply(multiply(activate(gate.apply(input), activation), up.apply(input))));
         },
         dispose: () => {
           freeNorm(norm);
-          gate.dispose();
-          up.dispose();
+          for (const linear of [gate, up, down]) linear.dispose();
         },
       };
     },

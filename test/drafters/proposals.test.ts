@@ -286,14 +286,14 @@ test.each([0, 3, 9, 15])("a load that fails after %i blocks leaves nothing behin
         if (left-- <= 0) throw new Error("out of memory");
         return make(...parts);
       };
-    const { embedding, linear, norm, projectionAdd, gatedUnit, contextAttention } = inner;
+    const { embedding, linear, norm, projectionAdd, feedForward, contextAttention } = inner;
     const compute: Compute = {
       ...inner,
       embedding: limited(embedding),
       linear: limited(linear),
       norm: limited(norm),
       projectionAdd: limited(projectionAdd),
-      gatedUnit: limited(gatedUnit),
+      feedForward: limited(feedForward),
       contextAttention: contextAttention === null ? null : limited(contextAttention),
     };
     for (const name of ["dspark_gemma4", "dspark_native"]) {

@@ -18,13 +18,13 @@ import {
 } from "../../src/mlx/array.ts";
 import {
   attendPacked,
+  feedForward,
   freeAttentionPlan,
   freeKvStore,
   freePackedMatrix,
   liveCpuObjects,
   newAttentionPlan,
   newKvStore,
-  normGateUp,
   normMatmul,
   type PackedMatrix,
   packedMatmul,
@@ -196,7 +196,7 @@ test("plain matrices of any width in every float type, with a bias, strided rows
   );
 });
 
-test("norm with products, and the gated unit, equal their parts", () => {
+test("norm with products, and the feed-forward block, equal their parts", () => {
   fc.assert(
     fc.property(shape, ({ rows, out, groups, seed }) => {
       const columns = groups * 64;
@@ -205,17 +205,21 @@ test("norm with products, and the gated unit, equal their parts", () => {
         const norm = float32Array(values(columns, seed + 1));
         evaluate([norm]);
         const kind = { mode: "affine" as const, bits: 4, group: 64, scales: "float16" as const };
-        const a = randomPacked(out, columns, seed + 2, kind).matrix;
-        const b = randomPacked(out, columns, seed + 3, { ...kind, bits: 8, group: 32 }).matrix;
+        const width = 32 * Math.ceil(out / 32);
+        const a = randomPacked(width, columns, seed + 2, kind).matrix;
+        const b = randomPacked(width, columns, seed + 3, { ...kind, bits: 8, group: 32 }).matrix;
+        const down = randomPacked(columns, width, seed + 4, { ...kind, group: 32 }).matrix;
         const normed = packedNorm(x, norm, 1e-5);
         expect(relativeDifference(toFloat32(normed), toFloat32(rmsNorm(x, norm, 1e-5)))).toBeLessThan(1e-6);
         const both = normMatmul(x, norm, 1e-5, a, b);
         const [gate, up] = [packedMatmul(normed, a), packedMatmul(normed, b)];
-        expect(toFloat32(slice(both, [0, 0], [rows, out]))).toEqual(toFloat32(gate));
-        expect(toFloat32(slice(both, [0, out], [rows, 2 * out]))).toEqual(toFloat32(up));
-        const unit = toFloat32(multiply(multiply(gate, sigmoid(gate)), up));
-        expect(relativeDifference(toFloat32(normGateUp(x, norm, 1e-5, a, b, "silu")), unit)).toBeLessThan(1e-6);
-        for (const matrix of [a, b]) freePackedMatrix(matrix);
+        expect(toFloat32(slice(both, [0, 0], [rows, width]))).toEqual(toFloat32(gate));
+        expect(toFloat32(slice(both, [0, width], [rows, 2 * width]))).toEqual(toFloat32(up));
+        const unit = multiply(multiply(gate, sigmoid(gate)), up);
+        const parts = toFloat32(packedMatmulAdd(unit, down, x));
+        const block = toFloat32(feedForward(x, norm, 1e-5, a, b, down, "silu"));
+        expect(relativeDifference(block, parts)).toBeLessThan(1e-4);
+        for (const matrix of [a, b, down]) freePackedMatrix(matrix);
       });
     }),
     { numRuns: 40 },

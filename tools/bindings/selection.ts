@@ -103,7 +103,7 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
     "dspark_cpu_matmul",
     "dspark_cpu_matmul_add",
     "dspark_cpu_norm_matmul",
-    "dspark_cpu_norm_gate_up",
+    "dspark_cpu_feed_forward",
     "dspark_cpu_norm",
     "dspark_cpu_embed",
     "dspark_cpu_rope_table",

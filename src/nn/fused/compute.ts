@@ -1,13 +1,13 @@
 /**
- * The fused CPU backend: five primitives a layer, float32 activations whatever the checkpoint says, weights packed in the
+ * The fused CPU backend: four primitives a layer, float32 activations whatever the checkpoint says, weights packed in the
  * file's precision. A row's result depends on that row alone, to the bit (shim/dspark_cpu.h); what the products of packed
  * weights cost in precision is stated in shim/cpu/kernels.h (activations as 16-bit integers for each group of weights).
  */
 import type { MlxArray } from "../../mlx/array.ts";
 import {
   cpuIsa,
+  feedForward,
   freePackedMatrix,
-  normGateUp,
   normMatmul,
   type PackedMatrix,
   packedMatmul,
@@ -20,7 +20,8 @@ import type {
   Activation,
   Compute,
   Embedding,
-  GatedUnit,
+  FeedForward,
+  FeedForwardSpec,
   GreedyWalk,
   Head,
   Linear,
@@ -40,7 +41,7 @@ export function fusedCompute(): Compute {
     linear: (weights) => new FusedLinear(weights),
     norm: (norm) => new FusedNorm(norm),
     projectionAdd: (weights) => new FusedProjectionAdd(weights),
-    gatedUnit: (norm, gate, up, activation) => new FusedGatedUnit(norm, gate, up, activation),
+    feedForward: (spec) => new FusedFeedForward(spec),
     selfAttention: (spec) => new FusedSelfAttention(spec),
     contextAttention: (spec) => new FusedContextAttention(spec),
     greedyWalk: walkOver,
@@ -121,29 +122,25 @@ class FusedProjectionAdd implements ProjectionAdd {
   }
 }
 
-class FusedGatedUnit implements GatedUnit {
+class FusedFeedForward implements FeedForward {
   private readonly norm: NormWeights;
-  private readonly gate: PackedMatrix;
-  private readonly up: PackedMatrix;
+  private readonly activation: Activation;
+  private readonly matrices: readonly [PackedMatrix, PackedMatrix, PackedMatrix];
 
-  constructor(
-    norm: NormWeights,
-    gate: LinearWeights,
-    up: LinearWeights,
-    private readonly activation: Activation,
-  ) {
-    [this.gate, this.up] = packLinears([gate, up]) as [PackedMatrix, PackedMatrix];
+  constructor({ norm, gate, up, down, activation }: FeedForwardSpec) {
+    this.matrices = packLinears([gate, up, down]) as [PackedMatrix, PackedMatrix, PackedMatrix];
     this.norm = widenNorm(norm);
+    this.activation = activation;
   }
 
   apply(x: MlxArray): MlxArray {
-    return normGateUp(x, this.norm.weight, this.norm.eps, this.gate, this.up, this.activation);
+    const [gate, up, down] = this.matrices;
+    return feedForward(x, this.norm.weight, this.norm.eps, gate, up, down, this.activation);
   }
 
   dispose(): void {
     freeNorm(this.norm);
-    freePackedMatrix(this.gate);
-    freePackedMatrix(this.up);
+    for (const matrix of this.matrices) freePackedMatrix(matrix);
   }
 }
 
