@@ -12,6 +12,7 @@ const ALL = [
   "http/token-gap",
   "cpu/peers",
   "speculation/gain",
+  "speculation/round-overhead",
 ] as const;
 
 const asked = process.argv.slice(2);
