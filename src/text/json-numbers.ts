@@ -39,6 +39,13 @@ export class JsonNumber {
 export type JsonValue = null | boolean | string | JsonNumber | readonly JsonValue[] | JsonObject;
 export type JsonObject = { readonly [key: string]: JsonValue } | ReadonlyMap<string, JsonValue>;
 
+/** Members in source order. `JSON.stringify` writes them all, though not in that order; `stringifyJson` does. */
+class OrderedMembers extends Map<string, JsonValue> {
+  toJSON(): unknown {
+    return Object.fromEntries(this);
+  }
+}
+
 export interface JsonParseOptions {
   /** What a key that occurs twice in one object does: the last one wins (as `JSON.parse`), or an error. */
   readonly duplicateKeys?: "last" | "error";
@@ -133,7 +140,7 @@ class Reader {
   }
 
   private object(): JsonValue {
-    const members = new Map<string, JsonValue>();
+    const members = new OrderedMembers();
     this.blanks();
     if (this.take("}")) return {};
     for (;;) {

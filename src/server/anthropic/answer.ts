@@ -1,5 +1,5 @@
 /** A Messages answer in one piece (http-anthropic.md §3): its head, blocks, stop reason and usage. Pure. */
-import { JsonNumber, type JsonValue, parseJsonKeepingNumbers } from "../../text/json-numbers.ts";
+import { parseJsonKeepingNumbers } from "../../text/json-numbers.ts";
 import { notReady } from "../errors.ts";
 import type { ChoicePiece, ChoiceResult } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
@@ -75,14 +75,6 @@ function contentOf(pieces: readonly ChoicePiece[], delivery: Delivery): object[]
     const text = texts.splice(0).join("");
     if (step.block === "text") return [{ type: "text", text }];
     if (step.block === "thinking") return [{ type: "thinking", thinking: text.trim(), signature: SIGNATURE }];
-    return [{ type: "tool_use", ...step.block, input: plainJson(parseJsonKeepingNumbers(text)) }];
+    return [{ type: "tool_use", ...step.block, input: parseJsonKeepingNumbers(text) }];
   });
-}
-
-/** What `JSON.stringify` writes as it was written: numbers keep their digits, and maps become objects. */
-function plainJson(value: JsonValue): unknown {
-  if (typeof value !== "object" || value === null || value instanceof JsonNumber) return value;
-  if (Array.isArray(value)) return value.map(plainJson);
-  const entries = value instanceof Map ? [...value] : Object.entries(value);
-  return Object.fromEntries(entries.map(([key, item]) => [key, plainJson(item)]));
 }

@@ -3,6 +3,7 @@
  * encoding gives the thread away between slices, and many of them at once would add their slices up between two frames of a
  * stream. What was counted is remembered by a hash, as long as its model is loaded.
  */
+import { stringifyJson } from "../../text/json-numbers.ts";
 import { clientClosed, queueFull } from "../errors.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import type { GenerationService } from "../generation/service.ts";
@@ -75,6 +76,7 @@ export class TokenCounts {
 /** Everything of a request that its prompt is made of, and the day: some templates print it. */
 function keyOf({ prompt, toolPolicy, reasoning, format }: GenerationRequest): string {
   const hash = new Bun.CryptoHasher("sha256");
-  hash.update(JSON.stringify([new Date().toDateString(), prompt, toolPolicy, reasoning, format]));
+  // Not `JSON.stringify`, to which two schemas are one whose members stand in another order.
+  hash.update(stringifyJson([new Date().toDateString(), prompt, toolPolicy, reasoning, format]));
   return hash.digest("base64");
 }

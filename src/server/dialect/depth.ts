@@ -6,5 +6,7 @@ export const NESTING_MAX = 64;
 /** True when `value` has more than `levels` levels of lists and objects. */
 export function deeperThan(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((item) => deeperThan(item, levels - 1));
+  if (levels === 0) return true;
+  const items: readonly unknown[] = value instanceof Map ? [...value.values()] : Object.values(value);
+  return items.some((item) => deeperThan(item, levels - 1));
 }

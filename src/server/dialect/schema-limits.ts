@@ -2,6 +2,8 @@
  * Bounds on a JSON schema that is to constrain an answer (structured-output.md §1), checked before anything walks it:
  * what is counted is what makes a grammar large. Every walk here is bounded itself, whatever a body holds.
  */
+import { isJsonArray, isJsonObject, type Json, jsonTree } from "../../text/grammar/json-tree.ts";
+import { stringifyJson } from "../../text/json-numbers.ts";
 import { invalidRequest } from "../errors.ts";
 import { deeperThan } from "./depth.ts";
 
@@ -22,9 +24,9 @@ export function checkSchemaLimits(schema: unknown, param: string): void {
   if (deeperThan(schema, SCHEMA_LIMITS.nesting * LEVELS_PER_SCHEMA)) {
     throw tooLarge("nesting", SCHEMA_LIMITS.nesting + 1, SCHEMA_LIMITS.nesting, param);
   }
-  limit("bytes", Buffer.byteLength(JSON.stringify(schema) ?? ""), SCHEMA_LIMITS.bytes, param);
+  limit("bytes", Buffer.byteLength(stringifyJson(schema)), SCHEMA_LIMITS.bytes, param);
   const counts = { depth: 0, enumValues: 0, properties: 0 };
-  count(schema, 1, counts);
+  count(jsonTree(schema), 1, counts);
   limit("nesting", counts.depth, SCHEMA_LIMITS.nesting, param);
   limit("enum values", counts.enumValues, SCHEMA_LIMITS.enumValues, param);
   limit("properties", counts.properties, SCHEMA_LIMITS.properties, param);
@@ -45,22 +47,19 @@ interface Counts {
   properties: number;
 }
 
-function count(schema: unknown, depth: number, counts: Counts): void {
-  if (!isObject(schema)) return;
+function count(schema: Json | undefined, depth: number, counts: Counts): void {
+  if (!isJsonObject(schema)) return;
   counts.depth = Math.max(counts.depth, depth);
-  if (Array.isArray(schema.enum)) counts.enumValues += schema.enum.length;
-  if (isObject(schema.properties)) counts.properties += Object.keys(schema.properties).length;
+  const [values, properties] = [schema.get("enum"), schema.get("properties")];
+  if (isJsonArray(values)) counts.enumValues += values.length;
+  if (isJsonObject(properties)) counts.properties += properties.size;
   for (const key of MAPS_OF_SCHEMAS) {
-    const map = schema[key];
-    if (isObject(map)) for (const inner of Object.values(map)) count(inner, depth + 1, counts);
+    const map = schema.get(key);
+    if (isJsonObject(map)) for (const inner of map.values()) count(inner, depth + 1, counts);
   }
   for (const key of SCHEMAS) {
-    const inner = schema[key];
-    if (Array.isArray(inner)) for (const item of inner) count(item, depth + 1, counts);
+    const inner = schema.get(key);
+    if (isJsonArray(inner)) for (const item of inner) count(item, depth + 1, counts);
     else count(inner, depth + 1, counts);
   }
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

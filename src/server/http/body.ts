@@ -3,9 +3,27 @@
  * UTF-8, no content encoding. Top-level nulls are dropped, because `null` means "absent" in every field
  * (http-openai.md §1).
  */
+import { eachItem, type JsonPlaces, keepSpelling, SPELLED_HERE } from "../../text/json-places.ts";
 import { deeperThan } from "../dialect/depth.ts";
 import { invalidRequest, RequestError } from "../errors.ts";
 import type { TransportLimits } from "./limits.ts";
+
+/**
+ * What becomes part of a prompt or a grammar as it was written (text.md §5): `1.0` is not `1` to a template, and the order
+ * of members is an order of words. Schemas of tools, arguments of earlier calls, schemas of answers.
+ */
+const FUNCTION: JsonPlaces = { parameters: SPELLED_HERE, input_schema: SPELLED_HERE };
+const TOOL: JsonPlaces = { ...FUNCTION, function: FUNCTION };
+const SPELLED: JsonPlaces = {
+  tools: eachItem({ ...TOOL, tools: eachItem(TOOL) }),
+  messages: eachItem({
+    content: eachItem({ input: SPELLED_HERE }),
+    tool_calls: eachItem({ function: { arguments: SPELLED_HERE } }),
+  }),
+  response_format: { json_schema: { schema: SPELLED_HERE } },
+  text: { format: { schema: SPELLED_HERE } },
+  output_config: { format: { schema: SPELLED_HERE } },
+};
 
 /** Levels of a whole body. Ours: a schema of a tool may have half as many. */
 const BODY_NESTING_MAX = 200;
@@ -28,7 +46,8 @@ export async function readJsonObject(request: Request, limits: BodyLimits): Prom
   }
   const bytes = await readLimited(request, limits);
   if (bytes.length === 0 && limits.empty) return {};
-  const value = parseJson(decodeUtf8(bytes));
+  const text = decodeUtf8(bytes);
+  const value = parseJson(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalidRequest(null, "the request body must be a JSON object");
   }
@@ -36,6 +55,7 @@ export async function readJsonObject(request: Request, limits: BodyLimits): Prom
   if (deeperThan(value, BODY_NESTING_MAX)) {
     throw invalidRequest(null, `the request body is nested deeper than ${BODY_NESTING_MAX} levels`);
   }
+  keepSpelling(text, value, SPELLED);
   return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null));
 }
 

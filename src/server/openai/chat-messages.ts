@@ -1,6 +1,7 @@
 /** Chat messages: the schema of one, and the checks that only this dialect knows (http-openai.md §2). */
 import { type Static, Type as t } from "@sinclair/typebox";
 import type { Message, ToolCall } from "../../text/index.ts";
+import { stringifyJson } from "../../text/json-numbers.ts";
 import { deeperThan, NESTING_MAX } from "../dialect/depth.ts";
 import { clip } from "../dialect/words.ts";
 import { invalidRequest } from "../errors.ts";
@@ -68,6 +69,6 @@ function toolCall(body: Static<typeof toolCallSchema>, index: number, at: string
     throw invalidRequest(`${at}.function.arguments`, `'arguments' is nested deeper than ${NESTING_MAX} levels`);
   }
   // Some clients send the value itself instead of its JSON text.
-  const text = typeof given === "string" ? given : JSON.stringify(given ?? {});
+  const text = typeof given === "string" ? given : stringifyJson(given ?? {});
   return { id: body.id ?? `call_${index}`, name, arguments: text };
 }
