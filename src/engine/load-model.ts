@@ -24,7 +24,7 @@ import { keptBandwidth } from "./bandwidth.ts";
 import { downloadNumbers, downloadText } from "./download-progress.ts";
 import { contextNote, fittingWindow, workingSetBytes } from "./fitting-window.ts";
 import { expertsOf, footprint } from "./footprint.ts";
-import type { GrammarMetrics } from "./grammar/metrics.ts";
+import type { GrammarMeter } from "./grammar/metrics.ts";
 import { GrammarPool } from "./grammar/pool.ts";
 import { loadSpeculation, type Speculation } from "./load-speculation.ts";
 import type { DraftingInfo, LoadProgress, LoadSpec, ModelInfo, WeightFootprint } from "./protocol.ts";
@@ -36,6 +36,8 @@ export interface LoadContext {
   readonly signal: AbortSignal;
   /** Path of the GGUF that is shipped with the program; null: not in this build. */
   readonly embedded: (id: string) => Promise<string> | null;
+  /** Counts what the model's grammars do. */
+  readonly grammars?: GrammarMeter;
 }
 
 export interface ReadyModel {
@@ -46,7 +48,7 @@ export interface ReadyModel {
   /** Logits beyond this are padding. */
   readonly vocab: number;
   /** null: no tokenizer to compile grammars for. */
-  readonly grammars: (GrammarCompiler & { readonly metrics?: GrammarMetrics }) | null;
+  readonly grammars: GrammarCompiler | null;
 }
 
 /** Context window of a model whose config names none, in tokens. */
@@ -107,7 +109,7 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
       speculator: speculation.speculator,
       info,
       vocab,
-      grammars: new GrammarPool({ dir, vocabSize: vocab }),
+      grammars: new GrammarPool({ dir, vocabSize: vocab, ...(context.grammars && { meter: context.grammars }) }),
     };
   } catch (error) {
     drafter?.dispose();

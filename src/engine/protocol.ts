@@ -319,8 +319,8 @@ export interface EngineStats {
   readonly mlxActiveBytes: number;
   readonly mlxPeakBytes: number;
   readonly mlxCacheBytes: number;
-  /** Of the loaded model's grammar engine; absent: no model. */
-  readonly grammars?: GrammarMetrics;
+  /** Of all models that were loaded since the start. */
+  readonly grammars: GrammarMetrics;
 }
 
 export interface TokenEvent {

@@ -9,6 +9,7 @@ import { liveArrays } from "../mlx/array.ts";
 import { activeBytes, cachedBytes, peakBytes, releaseMemory, resetPeak, setCacheLimit } from "../mlx/memory.ts";
 import { openMlx } from "../mlx/native.ts";
 import { embeddedModelFile } from "./embedded/files.ts";
+import { GrammarMeter } from "./grammar/metrics.ts";
 import { loadError } from "./load-error.ts";
 import { loadModel, type ReadyModel } from "./load-model.ts";
 import type { FromEngine, LoadSpec, ToEngine, WireError } from "./protocol.ts";
@@ -34,6 +35,8 @@ class EngineThread {
   private replays: Replays | null = null;
   private ready: ReadyModel | null = null;
   private loading: Loading | null = null;
+  /** Of all models that were loaded. */
+  private readonly grammars = new GrammarMeter();
   private running = false;
   private stopped = false;
   private stopping = false;
@@ -146,6 +149,7 @@ class EngineThread {
         onTensor: () => this.receive(),
         signal,
         embedded: (id) => embeddedModelFile(id),
+        grammars: this.grammars,
       });
       this.ready = ready;
       this.scheduler = new Scheduler(ready, spec, this.post, () => this.run());
@@ -185,7 +189,6 @@ class EngineThread {
   }
 
   private postStats(seq: number): void {
-    const grammars = this.ready?.grammars?.metrics;
     this.post({
       type: "stats",
       seq,
@@ -198,7 +201,7 @@ class EngineThread {
         mlxActiveBytes: activeBytes(),
         mlxPeakBytes: peakBytes(),
         mlxCacheBytes: cachedBytes(),
-        ...(grammars && { grammars }),
+        grammars: this.grammars.metrics,
       },
     });
   }

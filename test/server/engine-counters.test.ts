@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { GrammarMeter } from "../../src/engine/grammar/metrics.ts";
 import type { EngineStats } from "../../src/engine/protocol.ts";
 import { EngineCounters } from "../../src/server/engine-counters.ts";
 import { at, harness } from "./harness.ts";
@@ -13,6 +14,7 @@ function stats(liveArrays: number): EngineStats {
     mlxActiveBytes: 10,
     mlxPeakBytes: 20,
     mlxCacheBytes: 30,
+    grammars: new GrammarMeter().metrics,
   };
 }
 

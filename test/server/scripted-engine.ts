@@ -3,6 +3,7 @@
  * was asked. Token ids are bytes (0…255), 256 is the end of a turn.
  */
 import { type EngineClient, EngineError, type EngineStatus, type GenerateEvent } from "../../src/engine/client.ts";
+import { GrammarMeter } from "../../src/engine/grammar/metrics.ts";
 import type {
   EngineStats,
   FinishReason,
@@ -67,6 +68,8 @@ export class ScriptedEngine implements EngineClient {
   readonly requests: GenerateRequest[] = [];
   readonly cancelled: string[] = [];
   readonly finished: string[] = [];
+  /** What its grammars are said to have done. */
+  readonly grammars = new GrammarMeter();
   readonly loads: LoadSpec[] = [];
   active = 0;
   activePeak = 0;
@@ -198,6 +201,7 @@ export class ScriptedEngine implements EngineClient {
       mlxActiveBytes: 0,
       mlxPeakBytes: 0,
       mlxCacheBytes: 0,
+      grammars: this.grammars.metrics,
     });
   }
 

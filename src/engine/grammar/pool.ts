@@ -14,7 +14,7 @@ import {
 import { BoundRow } from "./bound-row.ts";
 import { GrammarEntry } from "./grammar-entry.ts";
 import { GrammarHome, type HomeEvents } from "./grammar-home.ts";
-import { GrammarMeter, type GrammarMetrics } from "./metrics.ts";
+import { GrammarMeter } from "./metrics.ts";
 import type { SlotOptions } from "./worker-slot.ts";
 
 export interface PoolOptions extends SlotOptions {
@@ -24,6 +24,8 @@ export interface PoolOptions extends SlotOptions {
   readonly patienceMs?: number;
   /** Deadline of one compile, in ms. */
   readonly compileMsMax?: number;
+  /** Counts what the pool does. */
+  readonly meter?: GrammarMeter;
 }
 
 /** structured-output.md §7. */
@@ -58,15 +60,13 @@ export class GrammarPool implements GrammarCompiler {
   private readonly homes: GrammarHome[] = [];
   /** Newest use last. */
   private readonly entries = new Map<string, GrammarEntry>();
-  private readonly meter = new GrammarMeter();
+  private readonly meter: GrammarMeter;
   private nextRow = 1;
   private deadline: NodeJS.Timeout | null = null;
   private closed = false;
 
-  constructor(private readonly options: PoolOptions) {}
-
-  get metrics(): GrammarMetrics {
-    return this.meter.metrics;
+  constructor(private readonly options: PoolOptions) {
+    this.meter = options.meter ?? new GrammarMeter();
   }
 
   /** `done` is called before this returns where the grammar is there already. */

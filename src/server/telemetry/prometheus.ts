@@ -1,7 +1,8 @@
 /** `GET /metrics` in Prometheus' text format 0.0.4 (admin-metrics.md §2); what has no source in this build has no name. */
+import type { EngineStats } from "../../engine/protocol.ts";
 import { modelFacts, readyModel } from "./facts.ts";
 import type { MetricsInput } from "./metrics-body.ts";
-import { gauge } from "./series.ts";
+import { countedHistogram, countedTotal, gauge } from "./series.ts";
 import { PREFIX } from "./telemetry.ts";
 
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,6 +36,7 @@ export function prometheusText({ telemetry, facts, status, engine, queue, option
   const lines = [
     ...Object.values(telemetry.counters).flatMap((family) => family.lines()),
     ...Object.values(telemetry.histograms).flatMap((family) => family.lines()),
+    ...(engine === null ? [] : grammarLines(engine.grammars)),
     ...line(
       "position_acceptance",
       "Share of drafts accepted at a position of a round",
@@ -58,4 +60,14 @@ export function prometheusText({ telemetry, facts, status, engine, queue, option
     ...line("build_info", "What this program is made of", [[build, 1]]),
   ];
   return `${lines.join("\n")}\n`;
+}
+
+/** structured-output.md §7; the engine thread counts, over all models. */
+function grammarLines({ compileSeconds, maskSeconds, restarts, cacheHits }: EngineStats["grammars"]): string[] {
+  return [
+    ...countedHistogram(`${PREFIX}grammar_compile_seconds`, "Compiling a grammar", compileSeconds),
+    ...countedHistogram(`${PREFIX}grammar_mask_seconds`, "Waiting for the masks of a row's round", maskSeconds),
+    ...countedTotal(`${PREFIX}grammar_restarts_total`, "Grammar workers that were lost and started anew", restarts),
+    ...countedTotal(`${PREFIX}grammar_cache_hits_total`, "Requests whose grammar was compiled before", cacheHits),
+  ];
 }

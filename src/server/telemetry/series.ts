@@ -45,9 +45,9 @@ export class CounterFamily {
 
 export class Histogram {
   /** Of each bucket alone; they are summed up when they are told. */
-  private readonly counts: number[];
-  private sum = 0;
-  private count = 0;
+  readonly counts: number[];
+  sum = 0;
+  count = 0;
 
   /** @param bounds upper bounds, ascending; the last bucket is everything */
   constructor(readonly bounds: readonly number[]) {
@@ -66,17 +66,44 @@ export class Histogram {
   }
 
   lines(name: string, labels: Labels): string[] {
-    let below = 0;
-    return [
-      ...this.bounds.map((bound, i) => {
-        below += this.counts[i] ?? 0;
-        return sample(`${name}_bucket`, { ...labels, le: String(bound) }, below);
-      }),
-      sample(`${name}_bucket`, { ...labels, le: "+Inf" }, this.count),
-      sample(`${name}_sum`, labels, this.sum),
-      sample(`${name}_count`, labels, this.count),
-    ];
+    return bucketLines(name, labels, this);
   }
+}
+
+/** Observations that were counted elsewhere. */
+export interface CountedHistogram {
+  readonly bounds: readonly number[];
+  /** Of each bucket alone; the last, if there is one more than bounds, holds the rest. */
+  readonly counts: readonly number[];
+  readonly sum: number;
+}
+
+/** Their lines, as those of a family with one series and no labels. */
+export function countedHistogram(name: string, help: string, counted: CountedHistogram): string[] {
+  const count = counted.counts.reduce((all, one) => all + one, 0);
+  return withHead({ name, help, type: "histogram" }, bucketLines(name, {}, { ...counted, count }));
+}
+
+/** The lines of a total that is kept elsewhere. */
+export function countedTotal(name: string, help: string, total: number): string[] {
+  return withHead({ name, help, type: "counter" }, [sample(name, {}, total)]);
+}
+
+function bucketLines(
+  name: string,
+  labels: Labels,
+  { bounds, counts, sum, count }: CountedHistogram & { readonly count: number },
+): string[] {
+  let below = 0;
+  return [
+    ...bounds.map((bound, i) => {
+      below += counts[i] ?? 0;
+      return sample(`${name}_bucket`, { ...labels, le: String(bound) }, below);
+    }),
+    sample(`${name}_bucket`, { ...labels, le: "+Inf" }, count),
+    sample(`${name}_sum`, labels, sum),
+    sample(`${name}_count`, labels, count),
+  ];
 }
 
 export class HistogramFamily {
@@ -118,7 +145,7 @@ function cellOf<T>(family: Family<T>, labels: Labels, make: () => T): T {
   return cell;
 }
 
-function withHead<T>({ name, help, type }: Family<T>, lines: readonly string[]): string[] {
+function withHead({ name, help, type }: Omit<Family<unknown>, "series">, lines: readonly string[]): string[] {
   return lines.length === 0 ? [] : [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines];
 }
 

@@ -71,7 +71,27 @@ describe("counters", () => {
     expect(value(text, "mlx_dspark_bandwidth_gb_per_second")).toBe(10);
     expect(value(text, `mlx_dspark_http_requests_total{route="/v1/chat/completions",status="200"}`)).toBe(2);
     expect(value(text, `mlx_dspark_http_requests_total{route="/v1/chat/completions",status="400"}`)).toBe(1);
-    expect(text).not.toMatch(/prefix_cache|grammar|sheds|NaN|undefined|null/);
+    expect(text).not.toMatch(/prefix_cache|sheds|NaN|undefined|null/);
+  });
+
+  test("grammars: compiles and masks as histograms, restarts and hits as totals that outlive a model", async () => {
+    await using h = await adminHarness(() => writes("abc"));
+    const { grammars } = h.engine;
+    for (const ms of [8, 400, 9000]) grammars.compiled(ms);
+    grammars.masked(0.02);
+    grammars.restarted();
+    grammars.hit();
+    grammars.hit();
+    await h.post("/admin/unload", {});
+    const text = await prometheus(h);
+    const line = (name: string) => value(text, `mlx_dspark_grammar_${name}`);
+    const compiles = ["0.01", "0.2", "0.5", "5", "+Inf"].map((le) => line(`compile_seconds_bucket{le="${le}"}`));
+    expect(compiles).toEqual([1, 1, 2, 2, 3]);
+    expect([line("compile_seconds_sum"), line("compile_seconds_count")]).toEqual([9.408, 3]);
+    expect([line('mask_seconds_bucket{le="0.00002"}'), line("mask_seconds_count")]).toEqual([1, 1]);
+    expect([line("restarts_total"), line("cache_hits_total")]).toEqual([1, 2]);
+    expect(text).toContain("# TYPE mlx_dspark_grammar_mask_seconds histogram");
+    expect(text).toContain("# TYPE mlx_dspark_grammar_restarts_total counter");
   });
 
   test("requests that ran beside others are told apart, and how often that began", async () => {
