@@ -1,12 +1,18 @@
 /** `mlx-dspark claude`: Claude Code on a local server, for this session only; nothing outside the child changes (cli.md §5). */
+import {
+  claudeEnvironment,
+  exportLines,
+  REMOVED_VARIABLES,
+  USABLE_WINDOW_TOKENS,
+} from "../../server/clients/claude-environment.ts";
+import type { ClientServer } from "../../server/clients/client-server.ts";
 import { defineCliCommand } from "../command.ts";
 import type { CommandLine } from "../command-line.ts";
 import { type FlagValues, switchFlag } from "../flags.ts";
 import { type CliIo, say } from "../io.ts";
-import { claudeEnvironment, exportLines, REMOVED_VARIABLES, USABLE_WINDOW_TOKENS } from "./claude-environment.ts";
 import { reaching } from "./proxies.ts";
 import { findProgram, runProgram } from "./run-program.ts";
-import { type ClientServer, requireServer, type ServerFlags, serverFlags, withServer } from "./server-for-client.ts";
+import { requireServer, type ServerFlags, serverFlags, withServer } from "./server-for-client.ts";
 
 const HOW_TO_GET = "npm install -g @anthropic-ai/claude-code";
 /** Claude Code's switch to a prompt of a tenth of the length and three tools. */

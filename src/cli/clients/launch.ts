@@ -2,6 +2,8 @@
  * `mlx-dspark launch claude|pi|codex`: a coding agent on a local server, configured for this session by its flags and
  * environment. A file of the user's is written only with `--write-config`, which starts nothing.
  */
+import { ANY_KEY, type ClientServer, KEY_VARIABLE } from "../../server/clients/client-server.ts";
+import { codexProfile } from "../../server/clients/codex-provider.ts";
 import { defineCliCommand } from "../command.ts";
 import type { CommandLine } from "../command-line.ts";
 import { usageError } from "../errors.ts";
@@ -9,11 +11,11 @@ import { type FlagValues, switchFlag } from "../flags.ts";
 import { type CliIo, say } from "../io.ts";
 import { claudeFlags, startClaude } from "./claude.ts";
 import { editConfig } from "./client-config.ts";
-import { codexArgs, codexConfigPath, codexEnvironment, codexProfile } from "./codex.ts";
-import { KEY_VARIABLE, piConfigPath, piSession, withPiProvider } from "./pi.ts";
+import { codexArgs, codexConfigPath, codexEnvironment } from "./codex.ts";
+import { piConfigPath, piSession, withPiProvider } from "./pi.ts";
 import { reaching } from "./proxies.ts";
 import { findProgram, runProgram } from "./run-program.ts";
-import { type ClientServer, requireServer, serverFlags, withServer } from "./server-for-client.ts";
+import { requireServer, serverFlags, withServer } from "./server-for-client.ts";
 
 const { lean, "allow-traffic": allowTraffic } = claudeFlags;
 
@@ -56,7 +58,7 @@ const LAUNCHABLE: Readonly<Record<"pi" | "codex", Launchable>> = {
     },
     configPath: codexConfigPath,
     edit: (_present, server) => codexProfile(server),
-    usage: ({ key }) => `${KEY_VARIABLE}=${key === null ? "mlx-dspark" : "<key>"} codex --profile mlx-dspark`,
+    usage: ({ key }) => `${KEY_VARIABLE}=${key === null ? ANY_KEY : "<key>"} codex --profile mlx-dspark`,
   },
 };
 

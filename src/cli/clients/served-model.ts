@@ -3,21 +3,11 @@
  * the key, since `/health` asks for none.
  */
 import type { LoadProgress } from "../../engine/protocol.ts";
+import type { ServedModel } from "../../server/clients/client-server.ts";
 import { reaching } from "./proxies.ts";
 
 /** cli.md §5. */
 const ANSWER_LIMIT_MS = 3000;
-
-export interface ServedModel {
-  /** Without a slash at its end. */
-  readonly url: string;
-  readonly model: string;
-  readonly mode: string;
-  readonly backend: string;
-  /** In tokens; null: the server does not say. */
-  readonly contextWindow: number | null;
-  readonly maxOutputTokens: number | null;
-}
 
 export type ServerState =
   /** Nothing listens there. */

@@ -3,6 +3,7 @@
  * in this process, with a port that nobody else has, which ends with the client (cli.md §5).
  */
 import type { ModelInfo } from "../../engine/protocol.ts";
+import type { ClientServer, ServedModel } from "../../server/clients/client-server.ts";
 import { parseLine } from "../command-line.ts";
 import { INTERRUPTED, unlessInterrupted } from "../engine-session.ts";
 import { usageError } from "../errors.ts";
@@ -12,7 +13,7 @@ import { chosenModel, modelFlags } from "../model-flags.ts";
 import { ProgressLine } from "../progress.ts";
 import { serveFlags } from "../serve-flags.ts";
 import { startServing } from "../serving.ts";
-import { type ServedModel, serverState } from "./served-model.ts";
+import { serverState } from "./served-model.ts";
 
 export const USUAL_URL = "http://127.0.0.1:8080";
 const POLL_MS = 300;
@@ -34,13 +35,6 @@ export const serverFlags = {
 };
 
 export type ServerFlags = FlagValues<typeof serverFlags>;
-
-/** What a client gets to know. */
-export interface ClientServer {
-  readonly served: ServedModel;
-  /** null: the server asks for none. */
-  readonly key: string | null;
-}
 
 /** Runs `work` with the server; resolves to its exit code, after the end of a server that was started for it. */
 export async function withServer(

@@ -1,19 +1,9 @@
 /** `GET /admin/integrations`: ready-made configurations of clients for this server (clients.md §7). Holds the key. */
+import { claudeEnvironment } from "../clients/claude-environment.ts";
+import { ANY_KEY, type ClientServer, KEY_VARIABLE, PROVIDER } from "../clients/client-server.ts";
+import { CODEX_PROFILE_FILE, codexProfile } from "../clients/codex-provider.ts";
+import { piProvider } from "../clients/pi-provider.ts";
 import { invalidRequest } from "../errors.ts";
-
-export interface IntegrationFacts {
-  /** `http://host:port` as the client reached the server. */
-  readonly baseUrl: string;
-  readonly model: string;
-  readonly contextWindow: number;
-  readonly maxOutputTokens: number;
-  /** Null: the server asks for none. */
-  readonly apiKey: string | null;
-}
-
-/** What a client that insists on a key is given when none is asked for. */
-const ANY_KEY = "mlx-dspark";
-const PI_OUTPUT_MAX = 8192;
 
 /**
  * The server's address in the client's own words. The header is the client's, so only a plain name or address with an
@@ -25,81 +15,59 @@ export function baseUrlOf(host: string | null): string {
   return `http://${host}`;
 }
 
-export function integrationsBody(facts: IntegrationFacts) {
-  const { baseUrl, model } = facts;
+/** `server.served.url`: as the client reached it. */
+export function integrationsBody(server: ClientServer) {
   return {
-    base_url: baseUrl,
-    model,
-    integrations: [claude(facts), codex(facts), openCode(facts), pi(facts), any(facts)],
+    base_url: server.served.url,
+    model: server.served.model,
+    integrations: [claude(server), codex(server), openCode(server), pi(server), any(server)],
   };
 }
 
-function claude({ baseUrl, apiKey, model, contextWindow }: IntegrationFacts) {
-  const key = apiKey === null ? "" : ` --api-key ${apiKey}`;
+function claude(server: ClientServer) {
+  const key = server.key === null ? "" : ` --api-key ${server.key}`;
+  const command = `mlx-dspark claude --url ${server.served.url}${key}`;
   return {
     id: "claude-code",
     name: "Claude Code",
     protocol: "anthropic",
     summary: "Runs Claude Code on the local model, for one session and without a change to its settings.",
     setup: [
-      { kind: "command", label: "Start it through mlx-dspark", command: `mlx-dspark claude --url ${baseUrl}${key}` },
+      { kind: "command", label: "Start it through mlx-dspark", command },
       {
         kind: "env",
         label: "Or set the environment yourself",
-        env: {
-          ANTHROPIC_BASE_URL: baseUrl,
-          ANTHROPIC_AUTH_TOKEN: apiKey ?? ANY_KEY,
-          ANTHROPIC_MODEL: model,
-          ANTHROPIC_SMALL_FAST_MODEL: model,
-          CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(contextWindow),
-        },
+        env: claudeEnvironment(server, { allowTraffic: false }),
       },
     ],
-    note: "mlx-dspark claude --print-env prints all variables.",
+    note: "mlx-dspark claude --print-env prints these lines for a shell.",
   };
 }
 
-function codex({ baseUrl, apiKey, model, contextWindow }: IntegrationFacts) {
-  const lines = [
-    "[model_providers.mlx-dspark]",
-    'name = "mlx-dspark"',
-    `base_url = "${baseUrl}/v1"`,
-    'wire_api = "responses"',
-    'env_key = "MLX_DSPARK_KEY"',
-    "",
-    "[profiles.mlx-dspark]",
-    'model_provider = "mlx-dspark"',
-    `model = ${JSON.stringify(model)}`,
-    `model_context_window = ${contextWindow}`,
-  ];
+function codex(server: ClientServer) {
   return {
     id: "codex",
     name: "Codex",
     protocol: "openai-responses",
-    summary: "A provider and a profile for Codex.",
+    summary: "A profile for Codex, which is a file of its own.",
     setup: [
-      {
-        kind: "file",
-        label: "Add to the configuration",
-        path: "~/.codex/config.toml",
-        content: `${lines.join("\n")}\n`,
-      },
+      file(`~/.codex/${CODEX_PROFILE_FILE}`, codexProfile(server)),
       {
         kind: "command",
         label: "Run",
-        command: `MLX_DSPARK_KEY=${apiKey ?? ANY_KEY} codex --profile mlx-dspark`,
+        command: `${KEY_VARIABLE}=${server.key ?? ANY_KEY} codex --profile ${PROVIDER}`,
       },
     ],
+    note: "mlx-dspark launch codex runs it without a file.",
   };
 }
 
-function openCode({ baseUrl, apiKey, model, contextWindow, maxOutputTokens }: IntegrationFacts) {
-  const limit = { context: contextWindow, output: maxOutputTokens };
+function openCode({ served: { url, model, contextWindow, maxOutputTokens }, key }: ClientServer) {
   const provider = {
     npm: "@ai-sdk/openai-compatible",
-    name: "mlx-dspark",
-    options: { baseURL: `${baseUrl}/v1`, apiKey: apiKey ?? ANY_KEY },
-    models: { [model]: { name: model, limit } },
+    name: PROVIDER,
+    options: { baseURL: `${url}/v1`, apiKey: key ?? ANY_KEY },
+    models: { [model]: { name: model, limit: { context: contextWindow, output: maxOutputTokens } } },
   };
   return {
     id: "opencode",
@@ -107,33 +75,27 @@ function openCode({ baseUrl, apiKey, model, contextWindow, maxOutputTokens }: In
     protocol: "openai-chat",
     summary: "A provider for OpenCode.",
     setup: [
-      jsonFile("opencode.json", { $schema: "https://opencode.ai/config.json", provider: { "mlx-dspark": provider } }),
+      jsonFile("opencode.json", { $schema: "https://opencode.ai/config.json", provider: { [PROVIDER]: provider } }),
     ],
   };
 }
 
-function pi({ baseUrl, apiKey, model, contextWindow }: IntegrationFacts) {
-  // A quarter of the window: an answer that may take it all leaves no room for the prompt.
-  const maxTokens = Math.max(1, Math.min(PI_OUTPUT_MAX, Math.floor(contextWindow / 4)));
-  const provider = {
-    baseUrl,
-    api: "anthropic-messages",
-    apiKey: apiKey ?? ANY_KEY,
-    models: [{ id: model, contextWindow, maxTokens }],
-  };
+function pi(server: ClientServer) {
+  const providers = { [PROVIDER]: piProvider(server, server.key ?? ANY_KEY) };
   return {
     id: "pi",
     name: "pi",
     protocol: "anthropic",
     summary: "A provider for pi.",
     setup: [
-      jsonFile("~/.pi/agent/models.json", { providers: { "mlx-dspark": provider } }),
-      { kind: "command", label: "Run", command: `pi --provider mlx-dspark --model ${model}` },
+      jsonFile("~/.pi/agent/models.json", { providers }),
+      { kind: "command", label: "Run", command: `pi --provider ${PROVIDER} --model ${server.served.model}` },
     ],
+    note: "mlx-dspark launch pi runs it without a file.",
   };
 }
 
-function any({ baseUrl, apiKey, model }: IntegrationFacts) {
+function any({ served: { url, model }, key }: ClientServer) {
   return {
     id: "openai-compatible",
     name: "Any OpenAI-compatible client",
@@ -143,12 +105,16 @@ function any({ baseUrl, apiKey, model }: IntegrationFacts) {
       {
         kind: "fields",
         label: "Connection",
-        fields: { "Base URL": `${baseUrl}/v1`, "API key": apiKey ?? ANY_KEY, Model: model },
+        fields: { "Base URL": `${url}/v1`, "API key": key ?? ANY_KEY, Model: model },
       },
     ],
   };
 }
 
 function jsonFile(path: string, content: object) {
-  return { kind: "file", label: `Write ${path}`, path, content: `${JSON.stringify(content, null, 2)}\n` };
+  return file(path, `${JSON.stringify(content, null, 2)}\n`);
+}
+
+function file(path: string, content: string) {
+  return { kind: "file", label: `Write ${path}`, path, content };
 }

@@ -65,11 +65,13 @@ export function adminRoutes(parts: AdminParts) {
       ({ request }) => {
         const { model } = service.loaded();
         return integrationsBody({
-          baseUrl: baseUrlOf(request.headers.get("host")),
-          model: model.id,
-          contextWindow: model.contextWindow,
-          maxOutputTokens: Math.min(options.maxTokensCap, model.contextWindow),
-          apiKey: options.apiKey,
+          served: {
+            url: baseUrlOf(request.headers.get("host")),
+            ...{ model: model.id, mode: model.mode, backend: model.backend.startsWith("metal") ? "metal" : "cpu" },
+            contextWindow: model.contextWindow,
+            maxOutputTokens: Math.min(options.maxTokensCap, model.contextWindow),
+          },
+          key: options.apiKey,
         });
       },
       { detail: detail("Configurations of clients for this server") },

@@ -1,8 +1,8 @@
 /** `claude`: which server it uses, what Claude Code gets to know, how both end (cli.md §5). */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { claudeEnvironment, exportLines } from "../../../src/cli/clients/claude-environment.ts";
 import { reaching } from "../../../src/cli/clients/proxies.ts";
-import type { ClientServer } from "../../../src/cli/clients/server-for-client.ts";
+import { claudeEnvironment, exportLines } from "../../../src/server/clients/claude-environment.ts";
+import type { ClientServer } from "../../../src/server/clients/client-server.ts";
 import { until } from "../../server/harness.ts";
 import { cliBox } from "../harness.ts";
 import { type FakeClient, fakeClient } from "./fake-client.ts";

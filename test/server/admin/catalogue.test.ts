@@ -42,13 +42,23 @@ describe("integrations", () => {
     const text = JSON.stringify(body);
     expect(text).toContain(`mlx-dspark claude --url http://127.0.0.1:${h.port} --api-key sesame`);
     expect(text).toContain(`base_url = \\"http://127.0.0.1:${h.port}/v1\\"`);
-    expect(text).toContain("model_context_window = 4096");
+    const codex = at(all, 1, "setup", 0);
+    expect(at(codex, "path")).toBe("~/.codex/mlx-dspark.config.toml");
+    // A profile is a file of its own; Codex refuses the tables of old.
+    expect(Bun.TOML.parse(String(at(codex, "content")))).toMatchObject({
+      ...{ model_provider: "mlx-dspark", model: "scripted-1b", model_context_window: 4096 },
+      model_providers: { "mlx-dspark": { wire_api: "responses", env_key: "MLX_DSPARK_KEY" } },
+    });
+    expect(at(all, 0, "setup", 1, "env")).toMatchObject({
+      ...{ CLAUDE_CODE_MAX_CONTEXT_TOKENS: "4096", CLAUDE_CODE_MAX_OUTPUT_TOKENS: "2048" },
+      ...{ ANTHROPIC_AUTH_TOKEN: "sesame", ANTHROPIC_DEFAULT_HAIKU_MODEL: "scripted-1b" },
+    });
     expect(text).toContain("MLX_DSPARK_KEY=sesame codex --profile mlx-dspark");
     const pi: unknown = JSON.parse(String(at(all, 3, "setup", 0, "content")));
     expect(at(pi, "providers", "mlx-dspark")).toMatchObject({
       api: "anthropic-messages",
       apiKey: "sesame",
-      models: [{ id: "scripted-1b", contextWindow: 4096, maxTokens: 1024 }],
+      models: [{ id: "scripted-1b", contextWindow: 3072 + 16384, maxTokens: 1024 }],
     });
     expect((await h.get("/admin/integrations")).status).toBe(401);
   });

@@ -2,7 +2,7 @@
  * The environment in which Claude Code talks to a local server and to nothing else (cli.md §5, clients.md §1). Pure; the
  * reasons for the single variables were measured with Claude Code 2.1.332.
  */
-import type { ClientServer } from "./server-for-client.ts";
+import { ANY_KEY, type ClientServer } from "./client-server.ts";
 
 /** Below it Claude Code's own prompt (about 12 thousand tokens) leaves no room to work. */
 export const USABLE_WINDOW_TOKENS = 24_000;
@@ -30,7 +30,7 @@ export function claudeEnvironment({ served, key }: ClientServer, { allowTraffic 
   const place = backend === "metal" ? "Apple Silicon" : "this machine";
   const env: Record<string, string> = {
     ANTHROPIC_BASE_URL: url,
-    ANTHROPIC_AUTH_TOKEN: key ?? "mlx-dspark",
+    ANTHROPIC_AUTH_TOKEN: key ?? ANY_KEY,
     ANTHROPIC_MODEL: model,
     ANTHROPIC_SMALL_FAST_MODEL: model,
     // It varies with every session, at the head of the prompt, and would keep the rest from being reused.
