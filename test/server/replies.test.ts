@@ -264,3 +264,57 @@ describe("demanded calls without a grammar", () => {
     expect(text.conversations[0]?.messages[0]?.content).toBe("You must call the tool g.");
   });
 });
+
+describe("demanded calls that a grammar holds", () => {
+  const tools = [
+    { name: "f", description: "F", parameters: { type: "object" }, strict: false },
+    { name: "g", strict: false },
+  ];
+  const demanded: Partial<GenerationRequest> = { toolPolicy: { ...NO_TOOLS, tools, choice: { kind: "required" } } };
+  const held = (over: Partial<ByteText> = {}) =>
+    Object.assign(new ByteText(), {
+      grammarFacts: { callFamily: null, thoughts: () => ({ kind: "none" }), controlId: () => undefined },
+      ...over,
+    });
+  const first = ({ text }: Outcome) => text.conversations[0];
+
+  test("a model that is shown its tools and knows how to call needs no word more", async () => {
+    const outcome = await answer(CALL, demanded, { text: held() });
+    expect(first(outcome)?.messages).toEqual(CHAT.conversation.messages);
+    expect(first(outcome)?.tools).toEqual(CHAT.conversation.tools);
+    expect(outcome.engine.requests[0]?.constraint?.kind).toBe("tools");
+  });
+
+  test("a model without a syntax of its own is held to a common one, and told of it and of the tools", async () => {
+    const text = held({ toolFormat: null, rendersTools: false });
+    const outcome = await answer(CALL, demanded, { text });
+    expect(outcome.engine.requests[0]?.constraint?.ebnf).toContain("tool_call");
+    expect(outcome.results).toMatchObject([{ text: "", reason: "tool_calls", calls: [{ name: "f" }] }]);
+    const [system, user] = first(outcome)?.messages ?? [];
+    expect(user).toEqual({ role: "user", content: "hi" });
+    expect(system?.content).toContain('{"name":"f","description":"F","parameters":{"type":"object"}}\n{"name":"g"}');
+    expect(system?.content).toContain('<tool_call>\n{"name":');
+    expect(first(outcome)?.tools).toBeUndefined();
+  });
+
+  test("it is not told of tools that its template shows", async () => {
+    const outcome = await answer(CALL, demanded, { text: held({ toolFormat: null }) });
+    expect(first(outcome)?.messages[0]?.content).not.toContain('"name":"f"');
+    expect(first(outcome)?.messages[0]?.content).toContain("<tool_call>");
+    expect(first(outcome)?.tools).toEqual(CHAT.conversation.tools);
+  });
+
+  test("where nothing is demanded, its text is text", async () => {
+    const text = held({ toolFormat: null, rendersTools: false });
+    const outcome = await answer(CALL, {}, { text });
+    expect(outcome.results).toMatchObject([{ text: CALL, calls: [], reason: "stop" }]);
+    expect(outcome.engine.requests[0]?.constraint).toBeUndefined();
+    expect(first(outcome)?.messages).toEqual(CHAT.conversation.messages);
+  });
+
+  test("calls that are switched off stay off", async () => {
+    const outcome = await answer(CALL, demanded, { text: held(), options: { toolFormat: "none" } });
+    expect(outcome.engine.requests[0]?.constraint).toBeUndefined();
+    expect(outcome.results).toMatchObject([{ text: CALL, calls: [] }]);
+  });
+});

@@ -4,8 +4,8 @@
  */
 import { type CallFamily, endsOpen, type RenderOptions, type ReplyForm } from "../../text/index.ts";
 import type { ServerOptions } from "../options.ts";
-import { demandCall, notDemanded } from "./demanded-call.ts";
-import type { GenerationRequest, PromptSource } from "./request.ts";
+import { COMMON_FAMILY, demandCall, heldCall } from "./demanded-call.ts";
+import type { GenerationRequest, PromptSource, ToolPolicy } from "./request.ts";
 import type { TextSource } from "./text.ts";
 
 export type ReplyDefaults = Pick<ServerOptions, "thinking" | "reasoningEffort" | "toolFormat">;
@@ -23,11 +23,12 @@ export async function chatPrompt(
   request: GenerationRequest,
   { text, options, signal }: { text: TextSource; options: ReplyDefaults; signal: AbortSignal },
 ): Promise<ChatPrompt> {
-  const family = callFamily(text, options);
   const { toolPolicy, reasoning } = request;
-  // Where a grammar holds the call, the prompt need not ask for it.
+  const family = replyFamily(text, options, toolPolicy);
   const isHeld = family !== null && text.grammarFacts !== null;
-  const demanded = isHeld ? notDemanded(prompt) : demandCall(prompt, toolPolicy, family);
+  const demanded = isHeld
+    ? heldCall(prompt, toolPolicy, { knowsCalls: callFamily(text, options) !== null, rendersTools: text.rendersTools })
+    : demandCall(prompt, toolPolicy, family);
   const render: RenderOptions = {
     ...thinkingOptions(request, prompt.conversation.kwargs ?? {}, options),
     ...(prompt.continueFinal === true && { continueFinal: true }),
@@ -42,8 +43,25 @@ export async function chatPrompt(
 }
 
 /** How calls are written, null if they are not read. */
-export function callFamily(text: TextSource, { toolFormat }: ReplyDefaults): CallFamily | null {
+export function callFamily(
+  text: Pick<TextSource, "toolFormat">,
+  { toolFormat }: Pick<ReplyDefaults, "toolFormat">,
+): CallFamily | null {
   return toolFormat === "none" ? null : (toolFormat ?? text.toolFormat);
+}
+
+/**
+ * How the calls of one answer are written. A demanded call is held by a grammar, which any model can follow: one that has no
+ * syntax of its own is given a common one.
+ */
+export function replyFamily(
+  text: Pick<TextSource, "toolFormat" | "grammarFacts">,
+  defaults: Pick<ReplyDefaults, "toolFormat">,
+  { choice, tools }: ToolPolicy,
+): CallFamily | null {
+  const canBeHeld = text.grammarFacts !== null && defaults.toolFormat !== "none";
+  const isDemanded = choice.kind !== "auto" && tools.length > 0;
+  return callFamily(text, defaults) ?? (canBeHeld && isDemanded ? COMMON_FAMILY : null);
 }
 
 /** Whether thoughts are wanted, by whoever decides first; undefined: the template's own default. */

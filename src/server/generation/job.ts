@@ -7,7 +7,7 @@ import type { GenerateRequest, ModelInfo, SamplingParams } from "../../engine/pr
 import { PLAIN_REPLY, type ReplyForm } from "../../text/index.ts";
 import { invalidRequest } from "../errors.ts";
 import type { ServerOptions } from "../options.ts";
-import { callFamily, chatPrompt, type ReplyDefaults, thinkingWanted } from "./chat-prompt.ts";
+import { chatPrompt, type ReplyDefaults, replyFamily, thinkingWanted } from "./chat-prompt.ts";
 import { constraintOf, withFormatLine } from "./constraint.ts";
 import type { GenerationRequest } from "./request.ts";
 import type { TextSource } from "./text.ts";
@@ -69,7 +69,7 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   const wanted = Math.min(request.maxTokens ?? options.defaultMaxTokens, options.maxTokensCap);
   const rows: JobRow[] = [];
   const thinking = thinkingWanted(request, options);
-  const family = callFamily(text, options);
+  const family = replyFamily(text, options, request.toolPolicy);
   const constraints = prompts.map((ids) => constraintOf(request, text.grammarFacts, ids, { thinking, family }));
   prompts.forEach((promptIds, promptIndex) => {
     const constraint = constraints[promptIndex] ?? null;

@@ -9,15 +9,22 @@ export function textSource(model: TextModel, log: (line: string) => void): TextS
     for (const warning of warnings) log(warning);
     return ids;
   };
+  const rendersTools = model.template?.traits.supportsTools ?? false;
+  let toldOfTools = false;
   return {
     eosIds: model.eosIds,
     warnings: model.warnings,
     toolFormat: model.callFamily,
+    rendersTools,
     reasoningForm: model.reasoningForm,
     supportsReasoningEffort: (model.template?.traits.effort ?? null) !== null,
     thinkingDefault: model.template?.traits.thinkingDefault ?? false,
     grammarFacts: grammarFacts(model),
     encodeChat: async (conversation, signal, options = {}) => {
+      if (!rendersTools && !toldOfTools && (conversation.tools ?? []).length > 0) {
+        log("the model's chat template has no place for tools: they are left out of prompts unless a call is demanded");
+        toldOfTools = true;
+      }
       try {
         return idsOf(await model.encodeChat(conversation, options, signal));
       } catch (error) {

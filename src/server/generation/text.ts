@@ -27,6 +27,8 @@ export interface TextSource {
   tail(ids: readonly number[]): string;
   /** How the model writes calls, null if nobody knows. */
   readonly toolFormat: CallFamily | null;
+  /** The template prints the tools that it is given. */
+  readonly rendersTools: boolean;
   readonly reasoningForm: ReasoningForm;
   /** The template takes an effort. */
   readonly supportsReasoningEffort: boolean;
