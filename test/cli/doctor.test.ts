@@ -1,11 +1,14 @@
 /** `doctor` and `version`: a report for people and one for programs, and the exit code that says which it was. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
 import { at } from "../server/harness.ts";
 import { cliBox } from "./harness.ts";
+
+// The libraries are tried in a process of their own, which waits for its turn on a busy machine.
+setDefaultTimeout(60_000);
 
 let home: string;
 beforeAll(() => {
