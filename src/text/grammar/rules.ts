@@ -9,13 +9,17 @@ import { grammarText, type RuleText } from "./grammar-text.ts";
 export class Rules {
   private readonly defined: RuleText[] = [];
   private readonly names = new Set<string>();
+  /** Of each hint, the number that is tried next. */
+  private readonly numbers = new Map<string, number>();
   private readonly shared = new Map<string, string>();
 
   /** A name that is not taken, beginning with `hint`. */
   name(hint: string): string {
     const clean = hint.replace(/[^A-Za-z0-9_]/g, "_");
     let name = clean;
-    for (let i = 2; this.names.has(name); i++) name = `${clean}_${i}`;
+    let number = this.numbers.get(clean) ?? 2;
+    for (; this.names.has(name); number++) name = `${clean}_${number}`;
+    this.numbers.set(clean, number);
     this.names.add(name);
     return name;
   }

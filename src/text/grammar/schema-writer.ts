@@ -26,8 +26,16 @@ export interface WriterOptions {
   readonly relax: (pointer: string) => void;
 }
 
+interface WrittenText {
+  /** Null: the form cannot write any. */
+  readonly rule: string | null;
+  readonly exact: boolean;
+}
+
 export class SchemaWriter {
   private readonly values = new Map<SchemaNode, string>();
+  /** By what they allow: tools of one request have the same formats and lengths over and over. */
+  private readonly texts = new Map<TextForm, Map<string, WrittenText>>();
 
   constructor(
     readonly rules: Rules,
@@ -148,13 +156,23 @@ export class SchemaWriter {
 
   /** The rule of a text with a pattern or a length, behind its opener. */
   constrained(shape: StringShape, max: number | null, form: TextForm, pointer: string): string | null {
-    let automaton: Automaton = both(anyText(form), ofLength(shape.min, max, form.alphabet));
-    if (shape.pattern !== null) automaton = both(automaton, shape.pattern);
-    const { strict } = this.options;
-    const inexact = strict ? "fewer" : "more";
-    return writeText(this.rules, "text_of", automaton, form, inexact, () => {
-      if (!strict) this.options.relax(pointerTo(pointer, "pattern"));
+    const ofForm = this.texts.get(form) ?? new Map<string, WrittenText>();
+    this.texts.set(form, ofForm);
+    const key = JSON.stringify([shape.min, max, shape.pattern]);
+    const written = ofForm.get(key) ?? this.writtenText(shape, max, form);
+    ofForm.set(key, written);
+    if (!written.exact && !this.options.strict) this.options.relax(pointerTo(pointer, "pattern"));
+    return written.rule;
+  }
+
+  private writtenText({ min, pattern }: StringShape, max: number | null, form: TextForm): WrittenText {
+    let automaton: Automaton = both(anyText(form), ofLength(min, max, form.alphabet));
+    if (pattern !== null) automaton = both(automaton, pattern);
+    let exact = true;
+    const rule = writeText(this.rules, "text_of", automaton, form, this.options.strict ? "fewer" : "more", () => {
+      exact = false;
     });
+    return { rule, exact };
   }
 
   private countedLimit(max: number | null, most: number, pointer: string): number | null {
