@@ -18,6 +18,7 @@ export function userGrammar(rules: Rules, source: string): string {
   if (!given.has("root")) throw new GrammarError(null, "the grammar has no rule 'root'");
   const nullable = nullableRules(given);
   refuseLeftRecursion(given, nullable);
+  refuseEndless(given);
   return new Writer(rules, given, nullable).root();
 }
 
@@ -141,6 +142,23 @@ function nullableRules(rules: EbnfRules): ReadonlySet<string> {
     }
   }
   return nullable;
+}
+
+/** A rule that always comes back to itself has no text that ends: the engine gives up on it. */
+function refuseEndless(rules: EbnfRules): void {
+  const finite = new Set<string>();
+  const ends = (item: EbnfItem): boolean => {
+    // What is not defined is told elsewhere.
+    if (item.kind === "rule") return finite.has(item.name) || !rules.has(item.name);
+    if (item.kind === "repeat") return item.min === 0 || ends(item.of);
+    return item.kind !== "group" || item.options.some((items) => items.every(ends));
+  };
+  for (let before = -1; before !== finite.size; ) {
+    before = finite.size;
+    for (const [name, options] of rules) if (options.some((items) => items.every(ends))) finite.add(name);
+  }
+  const endless = [...rules.keys()].find((name) => !finite.has(name));
+  if (endless !== undefined) throw new GrammarError(null, `rule '${endless}' goes on without end`);
 }
 
 /** A rule that begins with itself would be opened without end. */
