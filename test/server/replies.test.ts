@@ -304,6 +304,29 @@ describe("demanded calls that a grammar holds", () => {
     expect(first(outcome)?.tools).toEqual(CHAT.conversation.tools);
   });
 
+  test("cut in an opener: a call that was begun, not text", async () => {
+    for (const cut of [1, 5, CALL.length + 4]) {
+      const outcome = await answer(CALL + CALL, { ...demanded, maxTokens: cut }, { text: held() });
+      expect(outcome.results).toMatchObject([{ text: "", reason: "length", calls: cut > 5 ? [{}] : [] }]);
+    }
+    // Where no call was demanded it may have been the text's own.
+    expect(await result(CALL, { maxTokens: 5 })).toMatchObject({ text: CALL.slice(0, 5), reason: "length" });
+  });
+
+  test("stop strings hold where the text is free, and nowhere else", async () => {
+    const policy = (over: Partial<ToolPolicy>) => ({ toolPolicy: { ...NO_TOOLS, tools, ...over } });
+    const run = (over: Partial<GenerationRequest>) => answer("a END b", { stops: ["END"], ...over }, { text: held() });
+    for (const free of [policy({ parallel: false }), policy({ tools: tools.map((t) => ({ ...t, strict: true })) })]) {
+      const outcome = await run(free);
+      expect(outcome.engine.requests[0]?.constraint?.kind).toBe("tools");
+      expect(outcome.results).toMatchObject([{ text: "a ", reason: "stop", stopString: "END" }]);
+    }
+    const format = { kind: "regex", pattern: ".*" } as const;
+    for (const bound of [demanded, { format }, { format, ...policy({}) }]) {
+      expect((await run(bound)).results).toMatchObject([{ text: "a END b", stopString: null }]);
+    }
+  });
+
   test("where nothing is demanded, its text is text", async () => {
     const text = held({ toolFormat: null, rendersTools: false });
     const outcome = await answer(CALL, {}, { text });

@@ -39,7 +39,9 @@ export async function chatPrompt(
   const form = reasoning.split ? text.reasoningForm : null;
   const isOpen = form?.kind === "tags" && endsOpen(text.tail(ids), form.tags);
   const start = isOpen ? "inside" : prompt.continueFinal === true || form === null ? "answer" : "outside";
-  return { ids, reply: { reasoning: form, start, family, tools: toolPolicy.tools, begun: demanded.begun } };
+  const { tools, choice } = toolPolicy;
+  const onlyCalls = isHeld && choice.kind !== "auto" && tools.length > 0;
+  return { ids, reply: { reasoning: form, start, family, tools, begun: demanded.begun, onlyCalls } };
 }
 
 /** How calls are written, null if they are not read. */

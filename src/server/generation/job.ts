@@ -97,8 +97,9 @@ export async function prepareJob(request: GenerationRequest, context: JobContext
   });
   const id = rows[0]?.request.id ?? newId();
   const oneCall = !request.toolPolicy.parallel;
-  // Only the end of its grammar ends a text that has one.
-  const stops = constraints.some((constraint) => constraint !== null) ? [] : request.stops;
+  // Only the end of its grammar ends an answer that has one; a call that merely may come leaves the text before it free.
+  const isBound = request.format !== null || request.toolPolicy.choice.kind !== "auto";
+  const stops = isBound && constraints.some((constraint) => constraint !== null) ? [] : request.stops;
   const { tellSources = false } = request;
   return { id, model, rows, choiceCount, prompts, stops, silentIds: new Set(eosIds), reply, oneCall, tellSources };
 }

@@ -25,6 +25,7 @@ export class CallStream {
   constructor(
     private readonly syntax: CallSyntax,
     private readonly tools: CallableTools,
+    private readonly onlyCalls: boolean,
   ) {
     this.opener = new LiteralSearch(syntax.opener);
   }
@@ -49,7 +50,12 @@ export class CallStream {
 
   finish(end: TextEnd): ReplyEvent[] {
     if (this.scanner !== null) this.endCall(end);
-    else {
+    else if (end === "cut" && this.opener.matched > 0 && (this.gap || this.onlyCalls)) {
+      // Where a call was to come, half an opener is the beginning of one.
+      this.giveText(this.solid);
+      this.drop(this.held.length);
+      this.cut = true;
+    } else {
       if (this.gap) this.drop(this.blanks);
       this.giveText(this.held.length);
     }

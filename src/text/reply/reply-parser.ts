@@ -32,6 +32,8 @@ export interface ReplyForm {
   readonly tools: readonly ToolDefinition[];
   /** The prompt's end that belongs to the reply: a call that was begun there. */
   readonly begun: string;
+  /** The answer is known to hold nothing but calls. */
+  readonly onlyCalls?: boolean;
 }
 
 /** Nothing is looked for: all text is answer. */
@@ -51,10 +53,10 @@ export class ReplyParser {
   private readonly calls: CallStream | null;
   private place: number;
 
-  constructor({ reasoning, start, family, tools, begun }: ReplyForm) {
+  constructor({ reasoning, start, family, tools, begun, onlyCalls = false }: ReplyForm) {
     this.split = splitOf(reasoning, start);
     const named = new Map(tools.map((tool) => [tool.name, tool]));
-    this.calls = family === null || named.size === 0 ? null : new CallStream(SYNTAXES[family], named);
+    this.calls = family === null || named.size === 0 ? null : new CallStream(SYNTAXES[family], named, onlyCalls);
     this.place = 0 - begun.length;
     this.push(begun);
   }

@@ -27,6 +27,37 @@ function parse(
 
 const F = '{"name": "f", "arguments": {"a": 1}}';
 
+/** A call of each family and the literal that it begins with. */
+const BEGINNINGS: readonly (readonly [CallFamily, string, string])[] = [
+  ["hermes", "<tool_call>", `<tool_call>${F}</tool_call>`],
+  ["xml", "<tool_call>", "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>"],
+  ["gemma4", "<|tool_call>", "<|tool_call>call:f{a:1}<tool_call|>"],
+  ["muse", "<atem:function_calls>", '<atem:function_calls><atem:invoke name="f"></atem:invoke></atem:function_calls>'],
+  ["minicpm5", "<function", '<function name="f"><param name="a">1</param></function>'],
+  ["lfm2", "<|tool_call_start|>", "<|tool_call_start|>[f(a=1)]<|tool_call_end|>"],
+];
+
+describe.each(BEGINNINGS)("%s: half an opener where the text was cut", (family, opener, call) => {
+  const beginnings = Array.from({ length: opener.length - 1 }, (_, i) => opener.slice(0, i + 1));
+
+  test("is a call's beginning behind a call and where only calls may be, else text", () => {
+    for (const half of beginnings) {
+      const behind = parse(family, `a${call}\n${half}`, "cut");
+      expect([behind[0], behind[1].length, behind[2]]).toEqual(["a", 1, true]);
+      expect(parse(family, half, "cut")).toEqual([half, [], false]);
+      const only = outcome(read(characters(half), { ...formOf(family), onlyCalls: true }, "cut"));
+      expect([only.content, only.endedInCall]).toEqual(["", true]);
+    }
+  });
+
+  test("is text in a turn that ended by itself, and behind other text", () => {
+    for (const half of beginnings) {
+      expect(parse(family, `${call}\n${half}`)).toMatchObject({ 0: `\n${half}`.trimStart(), 2: false });
+      expect(parse(family, `${call} b ${half}`, "cut")).toMatchObject({ 0: `b ${half}`, 2: false });
+    }
+  });
+});
+
 describe("hermes", () => {
   test.each([
     [
