@@ -4,7 +4,14 @@
  */
 import { join } from "node:path";
 
-const ALL = ["mlx/op-overhead", "engine/host-overhead", "engine/pipelining", "engine/constraint", "cpu/peers"] as const;
+const ALL = [
+  "mlx/op-overhead",
+  "engine/host-overhead",
+  "engine/pipelining",
+  "engine/constraint",
+  "engine/mask-time",
+  "cpu/peers",
+] as const;
 
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !ALL.some((known) => known === name));

@@ -6,6 +6,7 @@ import { constraintOf, withFormatLine } from "../../src/server/generation/constr
 import { prepareJob } from "../../src/server/generation/job.ts";
 import { reportBlock } from "../../src/server/generation/report.ts";
 import {
+  type CallableTool,
   type FormatWish,
   type GenerationRequest,
   NO_REASONING,
