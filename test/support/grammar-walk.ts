@@ -44,7 +44,10 @@ export class GrammarWalker {
     this.closers = texts.flatMap((text, id) => (/^["}\]')>,]+$|^<\/|^-?[0-9]$/.test(text) ? [id] : []));
   }
 
-  async walk(source: GrammarSource, { seed, begins = "", ends = "", eosId, tokensMax = 500 }: WalkOptions): Promise<Walk> {
+  async walk(
+    source: GrammarSource,
+    { seed, begins = "", ends = "", eosId, tokensMax = 500 }: WalkOptions,
+  ): Promise<Walk> {
     const key = source.ebnf + source.markers.join();
     await this.host.compile(key, source);
     const row = this.rows++;
@@ -60,7 +63,8 @@ export class GrammarWalker {
       const started = performance.now();
       await matcher.masks([], 0, () => mask, 1);
       maskMs.push(performance.now() - started);
-      if (script.length === 0 && ids.length > PATIENCE && ids.length % ENDS_EVERY === 0) script.push(...this.spell(ends));
+      if (script.length === 0 && ids.length > PATIENCE && ids.length % ENDS_EVERY === 0)
+        script.push(...this.spell(ends));
       const wanted = script.shift();
       const id = wanted !== undefined && isLegal(mask, wanted) ? wanted : this.choose(mask, ids.length, random, eosId);
       if (id === null) throw new Error(`no legal token behind ${JSON.stringify(this.text(ids))}`);
