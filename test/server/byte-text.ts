@@ -1,12 +1,18 @@
 /** The text side of the scripted engine: a token is a byte, id 256 ends a turn; a chat is "role: content" lines. */
 import { invalidRequest } from "../../src/server/errors.ts";
 import type { TextSource } from "../../src/server/generation/text.ts";
-import type { CallFamily, LooseConversation, ReasoningForm, RenderOptions } from "../../src/text/index.ts";
+import type {
+  CallFamily,
+  GrammarFacts,
+  LooseConversation,
+  ReasoningForm,
+  RenderOptions,
+} from "../../src/text/index.ts";
 import { EOS } from "./scripted-engine.ts";
 
 export class ByteText implements TextSource {
   readonly eosIds = [EOS];
-  readonly grammarFacts = null;
+  readonly grammarFacts: GrammarFacts | null = null;
   readonly warnings = ["the template prints the time of day"];
   readonly conversations: LooseConversation[] = [];
   /** With each conversation, what it was to be rendered with. */
