@@ -9,6 +9,7 @@ const ALL = [
   "engine/host-overhead",
   "engine/pipelining",
   "engine/constraint",
+  "engine/mask-time",
   "http/token-gap",
   "cpu/peers",
   "speculation/gain",

@@ -10,6 +10,8 @@ export interface WalkOptions {
   readonly seed: number;
   /** Text that the model begins with, as far as it is legal. */
   readonly begins?: string;
+  /** Text that it tries to write now and then once it is late: a closing tag that chance would not spell. */
+  readonly ends?: string;
   readonly eosId: number;
   readonly tokensMax?: number;
 }
@@ -23,6 +25,8 @@ export interface Walk {
   readonly maskMs: readonly number[];
 }
 
+/** Tokens between two tries of `ends`. */
+const ENDS_EVERY = 8;
 /** Tokens after which only closers are chosen where there are any. */
 const PATIENCE = 60;
 
@@ -40,7 +44,10 @@ export class GrammarWalker {
     this.closers = texts.flatMap((text, id) => (/^["}\]')>,]+$|^<\/|^-?[0-9]$/.test(text) ? [id] : []));
   }
 
-  async walk(source: GrammarSource, { seed, begins = "", eosId, tokensMax = 500 }: WalkOptions): Promise<Walk> {
+  async walk(
+    source: GrammarSource,
+    { seed, begins = "", ends = "", eosId, tokensMax = 500 }: WalkOptions,
+  ): Promise<Walk> {
     const key = source.ebnf + source.markers.join();
     await this.host.compile(key, source);
     const row = this.rows++;
@@ -56,6 +63,8 @@ export class GrammarWalker {
       const started = performance.now();
       await matcher.masks([], 0, () => mask, 1);
       maskMs.push(performance.now() - started);
+      if (script.length === 0 && ids.length > PATIENCE && ids.length % ENDS_EVERY === 0)
+        script.push(...this.spell(ends));
       const wanted = script.shift();
       const id = wanted !== undefined && isLegal(mask, wanted) ? wanted : this.choose(mask, ids.length, random, eosId);
       if (id === null) throw new Error(`no legal token behind ${JSON.stringify(this.text(ids))}`);
@@ -85,6 +94,10 @@ export class GrammarWalker {
       if (isLegal(mask, id)) return id;
     }
     return null;
+  }
+
+  private spell(text: string): readonly number[] {
+    return text === "" ? [] : this.tokenizer.encode(text, { addSpecialTokens: false });
   }
 
   private text(ids: readonly number[]): string {

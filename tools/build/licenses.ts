@@ -26,9 +26,16 @@ function npmLicenses(): [string, string][] {
     // Bun's types reach us through Elysia's peers; types are not in the executable.
     if (path === "" || dev || optional || peer || /@types\/|undici-types|node_modules\/typescript/.test(path))
       return [];
-    const file = ["LICENSE", "LICENSE.md", "license"].map((name) => join(root, path, name)).find(existsSync);
+    const file =
+      ["LICENSE", "LICENSE.md", "license"].map((name) => join(root, path, name)).find(existsSync) ?? standardText(path);
     return file === undefined ? [] : [[`${path.replace(/^.*node_modules\//, "")} ${entry.version ?? ""}`, file]];
   });
+}
+
+/** A package that only names its licence: the same text from another one. */
+function standardText(path: string): string | undefined {
+  const { license } = JSON.parse(readFileSync(join(root, path, "package.json"), "utf8")) as { license?: string };
+  return license === "Apache-2.0" ? join(root, "node_modules/@huggingface/tokenizers/LICENSE") : undefined;
 }
 
 export function stageLicenses(platform: Platform): void {

@@ -46,18 +46,10 @@ const HIGH_SURROGATE = /\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 export class Counters {
   readonly start: CounterState;
   private readonly longestStart: number;
-  /** The least limit of all. */
-  private readonly least: number;
 
   constructor(private readonly table: CounterTable) {
     this.longestStart = Math.max(0, ...table.starts.map(({ after }) => after.length));
     const outside: CounterState = { container: null, string: null, next: null, inText: false, tail: "" };
-    const limits = table.nodes.flatMap(({ maxLength, maxItems, maxProperties }) => [
-      maxLength,
-      maxItems,
-      maxProperties,
-    ]);
-    this.least = limits.reduce<number>((least, limit) => Math.min(least, limit ?? least), Number.POSITIVE_INFINITY);
     this.start = this.begun(outside) ?? outside;
   }
 
@@ -73,7 +65,7 @@ export class Counters {
 
   /** Commas that may follow before an array or object can have too many members. */
   memberRoom({ container }: CounterState): number {
-    let room = this.least;
+    let room = Number.POSITIVE_INFINITY;
     for (let at = container; at !== null; at = at.below) room = Math.min(room, at.max - at.count);
     return room;
   }

@@ -9,7 +9,7 @@ export class GrammarEntry {
   compileMs = 0;
   /** Holders of a `CompiledConstraint`; open rows count on their own. */
   pins = 0;
-  /** Times that the engine was lost over it. */
+  /** Times that the engine was lost over it since its last answer. */
   strikes = 0;
   /** When the worker began to compile it; null: it has not. */
   begunAt: number | null = null;

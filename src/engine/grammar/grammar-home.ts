@@ -15,7 +15,7 @@ export interface HomeEvents {
   restarted(): void;
 }
 
-/** A grammar that kills its engine as often as that is given up. */
+/** A grammar over which the engine is lost as often as that, without an answer in between, is given up. */
 const STRIKES_MAX = 2;
 
 export class GrammarHome {
@@ -95,7 +95,10 @@ export class GrammarHome {
 
   private guarded<T>(row: BoundRow, work: () => T): T {
     try {
-      return work();
+      const answer = work();
+      // Only losses in a row are the grammar's fault.
+      row.entry.strikes = 0;
+      return answer;
     } catch (error) {
       if (error instanceof LostWorker) this.lost(row);
       throw error;

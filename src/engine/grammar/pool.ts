@@ -36,6 +36,11 @@ const START_MS_MAX = 30_000;
 const WORKERS_MAX = 3;
 const PATIENCE_MS = 10_000;
 
+interface RowLimits {
+  readonly eosIds: readonly number[];
+  readonly maxNewTokens?: number;
+}
+
 class Compiled implements CompiledConstraint {
   private held = true;
 
@@ -87,7 +92,7 @@ export class GrammarPool implements GrammarCompiler {
     return () => entry.waiters.delete(done);
   }
 
-  open(compiled: CompiledConstraint, { eosIds }: { readonly eosIds: readonly number[] }): RowConstraint {
+  open(compiled: CompiledConstraint, { eosIds }: RowLimits): RowConstraint {
     if (!(compiled instanceof Compiled)) throw new TypeError("this grammar was compiled elsewhere");
     if (eosIds.length === 0) throw new ConstraintError("invalid_request", "a constrained text needs an end: no EOS id");
     const { vocabSize } = this.options;

@@ -7,36 +7,44 @@ import type { CounterState, Counters } from "./counters.ts";
 
 /** Rooms below that have masks of their own; above, the few tokens that add more are looked at one by one. */
 const ROOMS = 33;
-/** A token with more commas begins more than that many members; none is known. Ours: half of the least counted limit. */
-const LONGEST_RUN_OF_COMMAS = 32;
+/** No token is known with more commas. Ours: half of the least counted limit. */
+const COMMAS_MAX = 32;
 
 const QUOTE = 0x22;
+const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
 
 export class TokenFilter {
-  private readonly withComma: readonly number[];
+  /** By room: ids of tokens with more commas; within a string only those count that stand behind its end. */
+  private readonly outsideStrings: readonly (readonly number[])[];
+  private readonly withinStrings: readonly (readonly number[])[];
   /** Characters that each token adds to an open string, before it closes it. */
   private readonly added: readonly number[];
-  /** Ids of tokens of `ROOMS` bytes or more. */
+  /** Ids of tokens that add `ROOMS` or more. */
   private readonly longOnes: readonly number[];
+  /** Ids of tokens that could hold a whole string of that length. */
+  private readonly longWithQuote: readonly number[];
   /** By room: tokens that add no more. */
   private masks: readonly Uint32Array[] | null = null;
   private readonly width: number;
 
   constructor(private readonly bytes: readonly Uint8Array[]) {
     this.width = Math.ceil(bytes.length / 32);
-    this.withComma = idsOf(bytes, (token) => token.includes(0x2c));
+    this.outsideStrings = idsByRoom(bytes, (token) => token);
+    this.withinStrings = idsByRoom(bytes, (token) =>
+      token.subarray((token.indexOf(QUOTE) + 1 || token.length + 1) - 1),
+    );
     this.added = bytes.map(charactersAdded);
-    this.longOnes = idsOf(bytes, (token) => token.length >= ROOMS);
+    this.longOnes = idsOf(this.added, (count) => count >= ROOMS);
+    this.longWithQuote = idsOf(bytes, (token) => token.length >= ROOMS && token.includes(QUOTE));
   }
 
   /** Clears bits of `mask` whose token passes a limit from `state`. */
   apply(counters: Counters, state: CounterState, mask: Uint32Array): void {
     if (state.string !== null) this.limitString(counters, state, state.string, mask);
-    // A whole string that is too long would have to lie within the token.
-    for (const id of this.longOnes) this.check(counters, state, mask, id);
-    if (counters.memberRoom(state) > LONGEST_RUN_OF_COMMAS) return;
-    for (const id of this.withComma) this.check(counters, state, mask, id);
+    for (const id of this.longWithQuote) this.check(counters, state, mask, id);
+    const byRoom = state.string === null ? this.outsideStrings : this.withinStrings;
+    for (const id of byRoom[counters.memberRoom(state)] ?? []) this.check(counters, state, mask, id);
   }
 
   private limitString(
@@ -52,6 +60,8 @@ export class TokenFilter {
     } else if (room < ROOMS) {
       const allowed = this.withinRoom(Math.max(room, 0));
       for (let word = 0; word < this.width; word++) mask[word] = (mask[word] ?? 0) & (allowed[word] ?? 0);
+    } else if (room < Number.POSITIVE_INFINITY) {
+      for (const id of this.longOnes) this.check(counters, state, mask, id);
     }
   }
 
@@ -77,6 +87,15 @@ function masksByRoom(added: readonly number[], width: number): readonly Uint32Ar
     for (const id of ids) mask[id >> 5] = (mask[id >> 5] ?? 0) | (1 << (id & 31));
     return mask.slice();
   });
+}
+
+/** @param part of a token, where commas count */
+function idsByRoom(
+  bytes: readonly Uint8Array[],
+  part: (token: Uint8Array) => Uint8Array,
+): readonly (readonly number[])[] {
+  const commas = bytes.map((token) => part(token).reduce((sum, byte) => sum + (byte === COMMA ? 1 : 0), 0));
+  return Array.from({ length: COMMAS_MAX }, (_, room) => idsOf(commas, (count) => count > room));
 }
 
 function idsOf<T>(values: readonly T[], holds: (value: T) => boolean): readonly number[] {

@@ -12,6 +12,8 @@ export interface SlotOptions {
   readonly dir: string;
   /** Rows of the model's head that are tokens. */
   readonly vocabSize: number;
+  /** Sees each thread that is started; for tests. */
+  readonly onWorker?: (worker: Worker) => void;
 }
 
 export class WorkerSlot {
@@ -24,7 +26,8 @@ export class WorkerSlot {
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
     port1.on("message", onMessage);
-    const setup: GrammarWorkerSetup = { port: port2, memory: this.shared.memory, ...options };
+    const { dir, vocabSize } = options;
+    const setup: GrammarWorkerSetup = { port: port2, memory: this.shared.memory, dir, vocabSize };
     this.worker = new Worker(grammarWorkerUrl(), { workerData: setup, transferList: [port2] });
     this.worker.on("error", (error) => {
       this.shared.markLost();
@@ -32,6 +35,7 @@ export class WorkerSlot {
     });
     // An idle grammar engine keeps no process alive.
     this.worker.unref();
+    options.onWorker?.(this.worker);
     port1.unref();
   }
 

@@ -70,7 +70,7 @@ export function callGrammar(
     family === "hermes"
       ? counterTable(counted.map(({ name, node }) => ({ after: hermesHead(name), root: node })))
       : null;
-  return { start, markers: syntax.used, counters, relaxed: [...relaxed] };
+  return { start, markers: syntax.tokens, counters, relaxed: [...relaxed] };
 }
 
 /** A turn in Muse's channels whose answer has a format. @param format the rule of the answer's text */
@@ -78,7 +78,7 @@ export function channelGrammar(rules: Rules, format: string, isToken: (text: str
   const syntax = new CallSyntaxText(FAMILY_GRAMMARS.muse.markers, isToken);
   const context = callContext(rules, syntax, false, false, () => undefined);
   const start = new Turn(context, "muse", [], false, format).channels();
-  return { start, markers: syntax.used, counters: null, relaxed: [] };
+  return { start, markers: syntax.tokens, counters: null, relaxed: [] };
 }
 
 /** The rules of a whole turn around a family's blocks of calls. */

@@ -54,13 +54,18 @@ export function objectShapes(node: SchemaNode): readonly ObjectShape[] {
  * (`ConstraintSpec.markers`); one that is not is spelled.
  */
 export class CallSyntaxText {
-  /** Markers that are used, in the order of their characters. */
-  readonly used: string[] = [];
+  /**
+   * Markers in the order of their characters: all that are tokens, used or not, so that all grammars of a family share one
+   * vocabulary.
+   */
+  readonly tokens: readonly string[];
+  /** The longest first. */
   private readonly known: readonly string[];
 
   /** @param isToken whether a text is one control token of the model */
   constructor(markers: readonly string[], isToken: (text: string) => boolean) {
-    this.known = markers.filter(isToken).sort((a, b) => b.length - a.length);
+    this.tokens = markers.filter(isToken);
+    this.known = [...this.tokens].sort((a, b) => b.length - a.length);
   }
 
   /** The fragment of a text of the syntax. */
@@ -87,8 +92,7 @@ export class CallSyntaxText {
   }
 
   private character(marker: string): string {
-    if (!this.used.includes(marker)) this.used.push(marker);
-    return String.fromCharCode(this.used.indexOf(marker) + 1);
+    return String.fromCharCode(this.tokens.indexOf(marker) + 1);
   }
 }
 

@@ -37,7 +37,12 @@ export interface Dialect extends MemberForm {
   readonly texts: readonly [TextForm, ...TextForm[]];
   readonly array: Brackets;
   readonly words: { readonly true: string; readonly false: string; readonly null: string };
+  /** Further spellings of booleans and of null that the reader takes. */
+  readonly otherBooleans: readonly string[];
+  readonly otherNulls: readonly string[];
 }
+
+const ONE_SPELLING = { otherBooleans: [], otherNulls: [] };
 
 /** Characters that are markers to the grammar (`ConstraintSpec.markers`), and NUL. */
 export const RESERVED: CharSet = charSet([[0, 8]]);
@@ -104,13 +109,12 @@ export function spacedJsonDialect(gap: string, follow: string): Dialect {
   return { ...jsonDialect(follow, `":" ${gap}`), name: "spaced", object, array: spaced("[", "]"), comma: `"," ${gap}` };
 }
 
-/** JSON inside of markup: `<` is written as an escape, so that nothing in it closes a tag. */
-export const MARKUP_JSON_DIALECT: Dialect = (() => {
-  const [text] = JSON_DIALECT.texts;
-  const without = (set: CharSet) => difference(set, charsOf("<"));
-  const tagless: TextForm = { ...text, alphabet: without(text.alphabet), plain: without(text.plain) };
-  return { ...JSON_DIALECT, name: "markup", texts: [tagless], keyText: tagless };
-})();
+/** JSON inside of markup. @param tag the closing tag, which no string may hold */
+export function markupJsonDialect(tag: string): Dialect {
+  const [json] = JSON_DIALECT.texts;
+  const text: TextForm = { ...json, forbidden: tag };
+  return { ...JSON_DIALECT, name: "markup", texts: [text], keyText: text };
+}
 
 function jsonDialect(follow: string, colon: string): Omit<Dialect, "object" | "array" | "comma"> {
   const text = textForm('"', JSON_TABLE, follow, jsonEscape);
@@ -122,21 +126,28 @@ function jsonDialect(follow: string, colon: string): Omit<Dialect, "object" | "a
     colon,
     sorted: false,
     words: { true: "true", false: "false", null: "null" },
+    ...ONE_SPELLING,
   };
 }
 
 const PYTHON_TABLE = { "\\": "\\", "\n": "n", "\t": "t", "\r": "r" };
 const PYTHON_FOLLOW = ",)]}:";
-const SINGLE = textForm("'", { ...PYTHON_TABLE, "'": "'" }, PYTHON_FOLLOW);
-const DOUBLE = textForm('"', { ...PYTHON_TABLE, '"': '"' }, PYTHON_FOLLOW);
+const SINGLE = withRawTabs(textForm("'", { ...PYTHON_TABLE, "'": "'" }, PYTHON_FOLLOW));
+const DOUBLE = withRawTabs(textForm('"', { ...PYTHON_TABLE, '"': '"' }, PYTHON_FOLLOW));
+
+/** A tab stands for itself, too: templates print it so. */
+function withRawTabs(form: TextForm): TextForm {
+  return { ...form, plain: union(form.plain, charsOf("\t")) };
+}
 
 export const PYTHON_DIALECT: Dialect = {
   name: "python",
   // The quotes that the models' template writes come first.
   texts: [SINGLE, DOUBLE],
-  keyText: SINGLE,
+  // Templates print mappings as JSON, even here.
+  keyText: DOUBLE,
   key: (name) => {
-    const text = literalText(name, SINGLE);
+    const text = literalText(name, DOUBLE);
     return text === null ? null : `${text} ${literal(": ")}`;
   },
   object: BRACES,
@@ -145,6 +156,8 @@ export const PYTHON_DIALECT: Dialect = {
   colon: literal(": "),
   sorted: false,
   words: { true: "True", false: "False", null: "None" },
+  otherBooleans: ["true", "false"],
+  otherNulls: ["null"],
 };
 
 /** Names are bare in Gemma's notation: letters, digits, `_` and `-`, as its parser reads them. */
@@ -176,6 +189,7 @@ export function gemmaDialect(delimiter: string): Dialect {
     colon: literal(":"),
     sorted: true,
     words: { true: "true", false: "false", null: "null" },
+    ...ONE_SPELLING,
   };
 }
 

@@ -141,7 +141,7 @@ function overlap(a: Beginning, b: Beginning): boolean {
 /** First bytes of the characters of a class. */
 function classBytes(text: string): ReadonlySet<number> {
   const isNegated = text.startsWith("[^");
-  const characters = text.slice(isNegated ? 2 : 1, -1).match(/\\x[0-9a-f]{2}|\\.|[^\\]/g) ?? [];
+  const characters = text.slice(isNegated ? 2 : 1, -1).match(/\\u[0-9a-f]{4}|\\.|[^\\]/g) ?? [];
   const named = new Set<number>();
   for (let i = 0; i < characters.length; i++) {
     const from = unescaped(characters[i] ?? "").charCodeAt(0);
@@ -178,11 +178,11 @@ function itemsOf(alternative: string): readonly Item[] {
 
 /** Characters of a literal, escaped as they stand there. */
 function literalCharacters(literal: string): readonly string[] {
-  return literal.slice(1, -1).match(/\\x[0-9a-f]{2}|\\.|[^\\]/gu) ?? [];
+  return literal.slice(1, -1).match(/\\u[0-9a-f]{4}|\\.|[^\\]/gu) ?? [];
 }
 
 function unescaped(character: string): string {
-  if (character.startsWith("\\x")) return String.fromCharCode(Number.parseInt(character.slice(2), 16));
+  if (character.startsWith("\\u")) return String.fromCharCode(Number.parseInt(character.slice(2), 16));
   if (character === "\\n") return "\n";
   return character.startsWith("\\") ? character.slice(1) : character;
 }

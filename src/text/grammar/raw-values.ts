@@ -5,9 +5,10 @@
 import { until } from "./automaton.ts";
 import type { CallContext } from "./call-parts.ts";
 import { type CharSet, charsOf, union } from "./charset.ts";
-import { bareText, MARKUP_JSON_DIALECT } from "./dialect.ts";
+import { bareText, markupJsonDialect } from "./dialect.ts";
 import { GrammarError } from "./errors.ts";
 import { COUNT_MAX } from "./keywords.ts";
+import { literal } from "./rules.ts";
 import type { SchemaNode, Shape, StringShape } from "./shapes.ts";
 import { literalText, type TextForm, writeText } from "./text-form.ts";
 
@@ -43,9 +44,7 @@ export class RawValues {
     this.values.set(node, name);
     const texts = shapes.flatMap((shape) => this.texts(shape, node.pointer));
     const hasText = shapes.some(isText);
-    const alternatives = hasText
-      ? texts
-      : [`${this.context.writer(MARKUP_JSON_DIALECT).value(node)} ${this.raw.close}`];
+    const alternatives = hasText ? texts : this.typed(shapes, node.pointer);
     if (alternatives.length === 0)
       throw new GrammarError(node.pointer, "no value can be written in this model's calls");
     rules.define(name, alternatives);
@@ -63,6 +62,22 @@ export class RawValues {
     });
   }
 
+  private json() {
+    return this.context.writer(markupJsonDialect(this.raw.tag));
+  }
+
+  /** JSON, and the words of Python that templates print. */
+  private typed(shapes: readonly Shape[], pointer: string): readonly string[] {
+    const { rules } = this.context;
+    const value = this.json().value({ pointer, shapes: [...shapes] });
+    const words = shapes.flatMap(({ kind }) =>
+      kind === "boolean" ? ["True", "False"] : kind === "null" ? ["None"] : [],
+    );
+    if (words.length === 0) return [`${value} ${this.raw.close}`];
+    const typed = rules.define(rules.name("typed"), [value, ...words.map((word) => literal(word))]);
+    return [`${typed} ${this.raw.close}`];
+  }
+
   private texts(shape: Shape, pointer: string): readonly string[] {
     if (shape.kind === "literal") {
       return shape.values.flatMap((value) => (typeof value === "string" ? (literalText(value, this.form) ?? []) : []));
@@ -77,7 +92,7 @@ export class RawValues {
 
   private constrained(shape: StringShape, pointer: string): readonly string[] {
     const max = shape.max !== null && shape.max <= COUNT_MAX ? shape.max : null;
-    const rule = this.context.writer(MARKUP_JSON_DIALECT).constrained(shape, max, this.form, pointer);
+    const rule = this.json().constrained(shape, max, this.form, pointer);
     return rule === null ? [] : [rule];
   }
 }

@@ -103,8 +103,13 @@ function escaped(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (character === '"' || character === "\\") return `\\${character}`;
   if (character === "\n") return "\\n";
-  if (code < 0x20 || code === 0x7f) return `\\x${code.toString(16).padStart(2, "0")}`;
+  if (code < 0x20 || code === 0x7f) return hexEscape(code);
   return character;
+}
+
+/** Of four digits: `\x` takes all hexadecimal digits that follow. */
+function hexEscape(code: number): string {
+  return `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
 /** A class of ASCII characters, or of all but some. */
@@ -116,7 +121,7 @@ export function charClass(set: CharSet, negated = false): string {
 function classed(code: number): string {
   const character = String.fromCharCode(code);
   if (/[\\\][^-]/.test(character)) return `\\${character}`;
-  return code < 0x20 || code === 0x7f ? `\\x${code.toString(16).padStart(2, "0")}` : character;
+  return code < 0x20 || code === 0x7f ? hexEscape(code) : character;
 }
 
 const NOT_ASCII = charClass(ASCII, true);

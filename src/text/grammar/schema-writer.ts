@@ -62,7 +62,8 @@ export class SchemaWriter {
   /** Any value at all. */
   any(): string {
     return this.rules.once(this.own("any"), (name) => {
-      const words = Object.values(this.dialect.words).map((word) => literal(word));
+      const { words: own, otherBooleans, otherNulls } = this.dialect;
+      const words = [...Object.values(own), ...otherBooleans, ...otherNulls].map(literal);
       const number = numberRule(this.rules, { kind: "number", integer: false, min: null, max: null }) ?? "";
       const array = this.rules.name("any_array");
       this.rules.define(name, [this.anyObject(), array, ...this.freeTexts(), number, ...words]);
@@ -96,14 +97,14 @@ export class SchemaWriter {
   }
 
   private shape(shape: Shape, pointer: string): string[] {
-    const { words } = this.dialect;
+    const { words, otherBooleans, otherNulls } = this.dialect;
     switch (shape.kind) {
       case "any":
         return [this.any()];
       case "null":
-        return [literal(words.null)];
+        return [words.null, ...otherNulls].map(literal);
       case "boolean":
-        return [literal(words.true), literal(words.false)];
+        return [words.true, words.false, ...otherBooleans].map(literal);
       case "literal":
         return this.literals(shape.values);
       case "number":
@@ -277,7 +278,7 @@ export class SchemaWriter {
     const min = Math.max(names?.min ?? 0, form.close === "" ? 1 : 0);
     const max = names?.max != null && names.max <= NAME_LENGTH_MAX ? names.max : null;
     if (names?.max != null && max === null) this.options.relax("propertyNames/maxLength");
-    let automaton = both(ofLength(min, max, form.alphabet), noneOf(taken));
+    let automaton = both(both(anyText(form), ofLength(min, max, form.alphabet)), noneOf(taken));
     if (names !== null && names.pattern !== null) automaton = both(automaton, names.pattern);
     const rule = writeText(this.rules, "key", automaton, form);
     return [form.open, rule ?? NOTHING].filter((part) => part !== "").join(" ");

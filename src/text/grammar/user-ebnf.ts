@@ -3,12 +3,15 @@
  * and it reads some forms wrongly (structured-output.md §3, `grammar-text.ts`). Notation as XGrammar's: `name ::= …` with
  * "literals", [classes], ( ) | ? * + {m,n} and # notes; `(= …)`, a hint of what follows, is passed over.
  */
-import { type CharSet, charSet, complement, difference } from "./charset.ts";
-import { RESERVED } from "./dialect.ts";
+import { ANYTHING, type CharSet, charSet, complement, difference } from "./charset.ts";
+import { bareText, RESERVED } from "./dialect.ts";
 import { type EbnfItem, type EbnfOptions, type EbnfRules, readEbnf } from "./ebnf-reader.ts";
 import { GrammarError } from "./errors.ts";
-import { literal, oneOf, type Rules } from "./rules.ts";
+import { regularGrammar } from "./regular-ebnf.ts";
+import { literal, oneOf, Rules } from "./rules.ts";
+import { writeText } from "./text-form.ts";
 
+const TEXT = bareText("", difference(ANYTHING, RESERVED));
 /** Characters, repetitions and rules that one grammar may unroll to. */
 const ITEMS_MAX = 20_000;
 
@@ -16,10 +19,22 @@ const ITEMS_MAX = 20_000;
 export function userGrammar(rules: Rules, source: string): string {
   const given = readEbnf(source);
   if (!given.has("root")) throw new GrammarError(null, "the grammar has no rule 'root'");
+  refuseUndefined(given);
   const nullable = nullableRules(given);
   refuseLeftRecursion(given, nullable);
   refuseEndless(given);
-  return new Writer(rules, given, nullable).root();
+  return regularRule(rules, given) ?? new Writer(rules, given, nullable).root();
+}
+
+/** The rule of a grammar without recursion; null: it has some, or cannot be written so. */
+function regularRule(rules: Rules, given: EbnfRules): string | null {
+  const automaton = regularGrammar(given, TEXT.alphabet);
+  if (automaton === null) return null;
+  let isExact = true;
+  const trial = writeText(new Rules(), "user", automaton, TEXT, "more", () => {
+    isExact = false;
+  });
+  return trial === null || !isExact ? null : writeText(rules, "user", automaton, TEXT, "more");
 }
 
 class Writer {
@@ -37,9 +52,6 @@ class Writer {
   root(): string {
     for (const [name, options] of this.given) {
       const own = this.names.get(name) ?? "";
-      for (const used of namesIn(options)) {
-        if (!this.given.has(used)) throw new GrammarError(null, `rule '${name}': rule '${used}' is not defined`);
-      }
       this.rules.define(own, this.alternatives(options, name));
     }
     return this.names.get("root") ?? "";
@@ -107,6 +119,13 @@ function characters(set: CharSet, negated: boolean, rule: string): readonly stri
       ? "a class is empty"
       : "a class of more than 256 characters beyond ASCII is not supported";
   throw new GrammarError(null, `rule '${rule}': ${why}`);
+}
+
+function refuseUndefined(rules: EbnfRules): void {
+  for (const [name, options] of rules) {
+    const missing = namesIn(options).find((used) => !rules.has(used));
+    if (missing !== undefined) throw new GrammarError(null, `rule '${name}': rule '${missing}' is not defined`);
+  }
 }
 
 function namesIn(options: EbnfOptions): readonly string[] {
