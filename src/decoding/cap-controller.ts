@@ -16,6 +16,7 @@ export interface CapOptions {
   /** Replaced in tests by the reference's ways, to compare with its traces. */
   readonly pricing?: RoundPricing;
   readonly probes?: ProbePlan;
+  readonly parkingMargin?: number;
 }
 
 /** A finished round of drafter drafts or plain steps; lookup and forced rounds are not reported. */
@@ -32,6 +33,8 @@ const START_CAP = 2;
 const START_ACCEPTANCE = 0.65;
 const ACCEPTANCE_ALPHA = 0.02;
 const HYSTERESIS = 1.03;
+/** Towards plain steps none is needed (ours): drafts that only break even would lose the hysteresis' worth. */
+const PARKING = 1;
 const PICK_EVERY = 4;
 /** Outcomes seen before plain steps are considered. */
 const OUTCOMES_BEFORE_PARKING = 24;
@@ -53,6 +56,7 @@ export class CapController {
   private readonly allowZero: boolean;
   private readonly pricing: RoundPricing;
   private readonly probes: ProbePlan;
+  private readonly parkingMargin: number;
 
   constructor(
     private readonly curves: CostCurves,
@@ -64,6 +68,7 @@ export class CapController {
     this.allowZero = options.allowZero ?? true;
     this.pricing = options.pricing ?? new RoundCosts(curves);
     this.probes = options.probes ?? new BudgetedProbes();
+    this.parkingMargin = options.parkingMargin ?? PARKING;
   }
 
   get parked(): boolean {
@@ -154,7 +159,8 @@ export class CapController {
     for (let cap = lowest + 1; cap <= this.maxCap; cap++) {
       if (this.efficiency(cap) > this.efficiency(candidate)) candidate = cap;
     }
-    if (candidate === this.best || this.efficiency(candidate) <= HYSTERESIS * this.efficiency(this.best)) return;
+    const margin = candidate === 0 ? this.parkingMargin : HYSTERESIS;
+    if (candidate === this.best || this.efficiency(candidate) <= margin * this.efficiency(this.best)) return;
     // An estimate from probes rests on few outcomes: what follows soon outweighs it.
     if (this.parked && this.probes.alpha > ACCEPTANCE_ALPHA) this.memory = Math.round(1 / this.probes.alpha);
     this.best = candidate;

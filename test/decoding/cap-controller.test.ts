@@ -48,6 +48,7 @@ describe("golden traces, with the reference's pricing and probes", () => {
       allowZero: allow_zero,
       pricing: new ReferencePricing(costs),
       probes: new FixedProbes(),
+      parkingMargin: 1.03,
     });
     for (const step of trace.steps) {
       controller.setDepth(step.depth);
@@ -114,6 +115,21 @@ describe("controller", () => {
       expect(controller.parked).toBe(false);
       expect(controller.cap).toBeGreaterThanOrEqual(2);
     }
+  });
+
+  test("drafts that lose a little are parked, too", () => {
+    // One draft in two is accepted: 1.5 tokens in 30.6 ms against one in 20.
+    const losing = new CostCurves({ verify: { 1: 20, 2: 28.6, 3: 60 }, drafter: 2 });
+    const controller = new CapController(losing, { maxCap: 2, initialCap: 1 });
+    let parked = 0;
+    for (let i = 0; i < 400; i++) {
+      const drafted = controller.cap;
+      const accepted = drafted > 0 && i % 2 === 0 ? 1 : 0;
+      const ms = drafted === 0 ? 20 : losing.roundMs(drafted);
+      controller.update({ rows: [{ drafted, accepted }], ms, committed: accepted + 1 });
+      if (controller.parked) parked++;
+    }
+    expect(parked).toBeGreaterThan(200);
   });
 
   test("never parks where plain steps are not allowed", () => {
