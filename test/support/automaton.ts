@@ -177,6 +177,7 @@ export class AutomatonRow implements RowConstraint {
   private cutDrafts = 0;
   readonly committed: number[] = [];
   private readonly masksByState = new Map<number, Uint32Array>();
+  private readonly lastStates = new Map<number, boolean>();
 
   constructor(
     private readonly compiler: AutomatonCompiler,
@@ -190,8 +191,18 @@ export class AutomatonRow implements RowConstraint {
   }
 
   private allowed(state: number, id: number): boolean {
-    if (this.eos.has(id)) return this.automaton.accepting(state);
+    // Where nothing else may follow, the text ends: no state of a grammar is without a way on.
+    if (this.eos.has(id)) return this.automaton.accepting(state) || this.isLast(state);
     return id < this.compiler.options.vocab && this.automaton.legal(state, id);
+  }
+
+  private isLast(state: number): boolean {
+    const known = this.lastStates.get(state);
+    if (known !== undefined) return known;
+    const { vocab } = this.compiler.options;
+    const isLast = !Array.from({ length: vocab }).some((_, id) => !this.eos.has(id) && this.automaton.legal(state, id));
+    this.lastStates.set(state, isLast);
+    return isLast;
   }
 
   masks(draft: readonly number[]): MaskRows {

@@ -140,7 +140,8 @@ const SUITES: Readonly<Record<string, () => Count>> = {
       .map((file) => {
         const name = file.replaceAll("/", "-");
         const count = bunTest(name, [file]);
-        if (count.passed + count.skipped > 0) return count;
+        // A failure is a failure: only one that left no report was ended.
+        if (existsSync(join(root, "build/test", `${name}.xml`))) return count;
         failures.pop();
         return bunTest(name, [file]);
       })
