@@ -137,7 +137,7 @@ test("no drafts", () => {
   expect(fit.impossible).toBe(0);
   expect(fit.z).toBeLessThan(Z_MAX);
   // The law of another temperature is told apart by this many draws.
-  expect(drawn(pair, { ...SOFT, temperature: 4 }, null, false, SOFT).fit.z).toBeGreaterThan(Z_MAX);
+  expect(drawn(pair, { ...SOFT, temperature: 12 }, null, false, SOFT).fit.z).toBeGreaterThan(Z_MAX);
 });
 
 test.each([
