@@ -20,11 +20,16 @@ const llamaStamp = join(llama, "installed.txt");
 const mlx = process.platform === "linux" ? `mlx[cpu]==${peers.mlx}` : `mlx==${peers.mlx}`;
 const requirements = [mlx, `mlx-lm==${peers.mlxLm}`];
 
+/** Without AMX, whose kernels fault where a virtual machine shows the instructions but does not permit them. */
+const withoutAmx = process.arch === "x64" ? "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" : "";
+
 /** llama.cpp for this very processor; the library alone, without the programs that come with it. */
 const LLAMA_OPTIONS = [
   "CMAKE_BUILD_TYPE=Release",
   "BUILD_SHARED_LIBS=ON",
   "GGML_NATIVE=ON",
+  `CMAKE_C_FLAGS=${withoutAmx}`,
+  `CMAKE_CXX_FLAGS=${withoutAmx}`,
   "LLAMA_BUILD_COMMON=OFF",
   "LLAMA_BUILD_EXAMPLES=OFF",
   "LLAMA_BUILD_TESTS=OFF",

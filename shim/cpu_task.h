@@ -15,6 +15,7 @@
 #include "mlx/backend/cpu/encoder.h"
 #include "mlx/ops.h"
 #include "mlx/primitives.h"
+#include "mlx/scheduler.h"
 #include "mlx/transforms.h"
 
 namespace dspark {
@@ -84,7 +85,12 @@ class CpuTask final : public mlx::core::Primitive {
       outputs[i].set_data(mlx::core::allocator::malloc(outputs[i].nbytes()));
       out[i] = View(outputs[i]);
     }
-    mlx::core::cpu::get_command_encoder(stream()).dispatch([function = function_, in, out] { (*function)(in, out); });
+    auto task = [function = function_, in, out] { (*function)(in, out); };
+    if (outputs[0].nbytes() > kSmall) {
+      mlx::core::cpu::get_command_encoder(stream()).dispatch(std::move(task));
+    } else {
+      mlx::core::scheduler::enqueue(stream(), std::move(task));
+    }
   }
   void eval_gpu(const Arrays&, Arrays&) override {
     throw std::runtime_error(std::string(name_) + " runs on a CPU only");
@@ -97,6 +103,10 @@ class CpuTask final : public mlx::core::Primitive {
   }
 
  private:
+  // Bytes of a result up to which a task goes past the encoder. That one lets the evaluating thread sleep when a hundred
+  // tasks wait, and wakes it whenever ten are done: it bounds the memory of large steps, and slows down small ones.
+  static constexpr size_t kSmall = size_t(1) << 20;
+
   const char* name_;
   std::vector<mlx::core::Shape> shapes_;
   std::shared_ptr<const Function> function_;

@@ -131,10 +131,10 @@ Rows dense_rows(const View& a, Scratch& scratch) {
 // Rows whose inner values a feed-forward block holds at a time.
 constexpr int kInnerRows = 64;
 
-// One for each argument of a task: a task's rows must not share it.
-Scratch& scratch_of_thread(int argument) {
-  static thread_local Scratch scratch[2];
-  return scratch[argument];
+// One for each argument or inner value of a task: what a task holds at a time must not share it.
+Scratch& scratch_of_thread(int use) {
+  static thread_local Scratch scratch[4];
+  return scratch[use];
 }
 
 // Rows of one argument through `compute(context, rows, out)`.
@@ -460,6 +460,16 @@ DSPARK_API int dspark_cpu_kv_fork(dspark_cpu_kv* res, dspark_cpu_kv kv) {
 
 namespace {
 
+const AttentionPtr& attention_of(const dspark_cpu_attention& handle) {
+  require(handle.ctx != nullptr, "attend: the attention is missing");
+  return *static_cast<AttentionPtr*>(handle.ctx);
+}
+
+// Features of keys and values, with or without those of queries before them.
+int joined_features(const AttentionSpec& spec, bool queries) {
+  return ((queries ? spec.heads : 0) + 2 * spec.kv_heads) * spec.dim;
+}
+
 // What the steps over rows share: their inputs, with what each row waits for, and the rows themselves.
 struct RowsStep {
   AttentionPtr spec;
@@ -467,12 +477,11 @@ struct RowsStep {
   std::vector<AttentionRow> rows;
   bool rotated = false;
 
-  RowsStep(const dspark_cpu_attention& attention, const mlx_array& x, bool queries, const mlx_array& rope,
-           const dspark_cpu_row* given, int count) {
-    require(attention.ctx != nullptr, "attend: the attention is missing");
-    spec = *static_cast<AttentionPtr*>(attention.ctx);
+  RowsStep(AttentionPtr attention, const mlx_array& x, int features, const mlx_array& rope, const dspark_cpu_row* given,
+           int count)
+      : spec(std::move(attention)) {
     const mx::array& input = array_of(x);
-    require_rows(input, ((queries ? spec->heads : 0) + 2 * spec->kv_heads) * spec->dim, "attend: x");
+    require_rows(input, features, "attend: x");
     inputs.push_back(input);
     rotated = rope.ctx != nullptr;
     require(rotated == (spec->rope_dims > 0), "attend: a rope table goes with a rotation");
@@ -519,28 +528,51 @@ struct RowsStep {
 
 } // namespace
 
-DSPARK_API int dspark_cpu_attend(
+DSPARK_API int dspark_cpu_self_attention(
     mlx_array* res,
     mlx_array* token,
     const dspark_cpu_attention attention,
-    const mlx_array qkv,
+    const mlx_array x,
+    const mlx_array norm,
+    float eps,
+    const dspark_cpu_matrix q,
+    const dspark_cpu_matrix k,
+    const dspark_cpu_matrix v,
+    const dspark_cpu_matrix o,
     const mlx_array rope,
     const dspark_cpu_row* rows,
     int row_count,
     const mlx_stream s) {
   return guarded([&] {
-    RowsStep step(attention, qkv, true, rope, rows, row_count);
+    const AttentionPtr& spec = attention_of(attention);
+    const std::array<MatrixPtr, 3> joined{matrix_of(q), matrix_of(k), matrix_of(v)};
+    const MatrixPtr output = matrix_of(o);
+    const int features = joined[0]->columns, width = spec->heads * spec->dim, kv_width = spec->kv_heads * spec->dim;
+    require(joined[1]->columns == features && joined[2]->columns == features,
+            "self_attention: the projections take different inputs");
+    require(joined[0]->rows == width && joined[1]->rows == kv_width && joined[2]->rows == kv_width,
+            "self_attention: the projections do not give the heads of the attention");
+    require(output->columns == width && output->rows == features, "self_attention: o does not lead back to the input");
+    const Vector weight(norm, features, "self_attention: the norm");
+    RowsStep step(spec, x, features, rope, rows, row_count);
     step.append(rows, row_count);
     const Kernels& table = kernels();
-    const mx::Shape shape{step.inputs[0].shape(0), step.spec->heads * step.spec->dim};
+    const mx::Shape shape{step.inputs[0].shape(0), features};
     std::vector<mx::array> inputs = std::move(step.inputs);
     std::vector<mx::array> made = CpuTask::make_two(
-        "DsparkAttend", shape, mx::float32, {1}, std::move(inputs), stream_of(s),
-        [step = std::move(step), &table](const auto& in, auto& out) {
+        "DsparkSelfAttention", shape, mx::float32, {1}, std::move(inputs), stream_of(s),
+        [step = std::move(step), joined, output, weight, eps, width, &table](const auto& in, auto& out) {
           const std::shared_ptr<Pool> threads = pool();
+          const Context context{table, *threads};
+          const Rows tokens = rows_of(in[0], scratch_of_thread(0));
           Rows turns;
-          self_attention({table, *threads}, *step.spec, step.rows, dense_rows(in[0], scratch_of_thread(0)).data,
-                         step.rope(in, turns), out[0].template data<float>());
+          const Norm by{weight.data(), eps};
+          float* qkv = scratch_of_thread(2).get<float>(size_t(tokens.count) * joined_features(*step.spec, true));
+          multiply(context, tokens, &by, {joined[0].get(), joined[1].get(), joined[2].get()}, qkv);
+          float* heads = scratch_of_thread(3).get<float>(size_t(tokens.count) * width);
+          self_attention(context, *step.spec, step.rows, qkv, step.rope(in, turns), heads);
+          multiply_add(context, {heads, static_cast<size_t>(width), tokens.count}, *output, tokens,
+                       out[0].template data<float>());
           *out[1].template data<float>() = 0;
         });
     put(res, std::move(made[0]));
@@ -557,7 +589,8 @@ DSPARK_API int dspark_cpu_append(
     int row_count,
     const mlx_stream s) {
   return guarded([&] {
-    RowsStep step(attention, kv, false, rope, rows, row_count);
+    const AttentionPtr& spec = attention_of(attention);
+    RowsStep step(spec, kv, joined_features(*spec, false), rope, rows, row_count);
     step.append(rows, row_count);
     const Kernels& table = kernels();
     std::vector<mx::array> inputs = std::move(step.inputs);
@@ -583,7 +616,8 @@ DSPARK_API int dspark_cpu_attend_block(
     bool windowed,
     const mlx_stream s) {
   return guarded([&] {
-    RowsStep step(attention, qkv, true, rope, rows, row_count);
+    const AttentionPtr& spec = attention_of(attention);
+    RowsStep step(spec, qkv, joined_features(*spec, true), rope, rows, row_count);
     for (int r = 0; r < row_count; r++) {
       const dspark_cpu_row& row = rows[r];
       const std::shared_ptr<const KvTable>& held = static_cast<KvStore*>(row.kv.ctx)->table();

@@ -147,15 +147,21 @@ int dspark_cpu_kv_first(dspark_cpu_kv kv);
 int dspark_cpu_kv_fork(dspark_cpu_kv* res, dspark_cpu_kv kv);
 
 /**
- * Rotates, appends and attends: qkv [tokens, (heads + 2·kv_heads)·dim] of all rows behind each other, `rope` from
- * dspark_cpu_rope_table (null without rotation) → res [tokens, heads·dim]. `token` becomes the array that each row's next
- * step waits for and that must be evaluated with this one.
+ * A self-attention block: q, k and v of rms_norm(x), rotated, appended and attended to, through o, added to x. x
+ * [tokens, features] of all rows behind each other, `rope` from dspark_cpu_rope_table (null without rotation) → res like
+ * x. `token` becomes the array that each row's next step waits for and that must be evaluated with this one.
  */
-int dspark_cpu_attend(
+int dspark_cpu_self_attention(
     mlx_array* res,
     mlx_array* token,
     const dspark_cpu_attention attention,
-    const mlx_array qkv,
+    const mlx_array x,
+    const mlx_array norm,
+    float eps,
+    const dspark_cpu_matrix q,
+    const dspark_cpu_matrix k,
+    const dspark_cpu_matrix v,
+    const dspark_cpu_matrix o,
     const mlx_array rope /* may be null */,
     const dspark_cpu_row* rows,
     int row_count,
@@ -172,8 +178,9 @@ int dspark_cpu_append(
     const mlx_stream s);
 
 /**
- * As dspark_cpu_attend for blocks of up to 256 tokens that are not appended: each sees the sequence's tokens
- * [first, start) within its window and its own block, `causal` none of it behind itself, `windowed` none before its window.
+ * Attention of blocks of up to 256 tokens that are not appended: qkv [tokens, (heads + 2·kv_heads)·dim] of all rows behind
+ * each other → res [tokens, heads·dim]. Each token sees the sequence's tokens [first, start) within its window and its own
+ * block, `causal` none of it behind itself, `windowed` none before its window.
  */
 int dspark_cpu_attend_block(
     mlx_array* res,

@@ -1,6 +1,7 @@
 /**
  * What the CPU backend promises, computed from a run: each figure with what it must reach and what it is meant to. All are
- * of CPU time with one thread, which is the one measure that a shared machine leaves steady.
+ * of CPU time with one thread, which is the one measure that a shared machine leaves steady; but what the graph adds to a
+ * step is wall time above the hand-made forward's CPU time, since one step is built while another is computed.
  */
 import { pairedSpread, type Rounds } from "../support/paired.ts";
 import { type Spread, spread } from "../support/statistics.ts";
@@ -55,9 +56,13 @@ export function figures(measured: Measured): Figure[] {
     faster("4 rows, faster than mlx-lm in float32", rowsAt128(4), MLX_LM, 45, 75),
     faster("8 rows, faster than mlx-lm in float32", rowsAt128(8), MLX_LM, 45, 80),
     {
-      name: "graph and FFI: a step above the hand-made forward",
+      name: "graph and FFI: wall time of a step above the hand-made forward",
       unit: "ms",
-      value: pairedSpread(of(decodeAt(128)), [OURS, HAND_MADE], "process_ns", (ours, bare) => (ours - bare) / 1e6),
+      value: spread(
+        of(decodeAt(128)).map(({ [OURS]: ours, [HAND_MADE]: bare }) => {
+          return ((ours?.wall_ns ?? Number.NaN) - (bare?.process_ns ?? Number.NaN)) / 1e6;
+        }),
+      ),
       sense: "at most",
       must: 1,
       goal: 0.4,

@@ -125,7 +125,7 @@ export const symbols = {
   dspark_cpu_kv_bytes: { args: ["ptr"], returns: "usize" },
   dspark_cpu_kv_first: { args: ["ptr"], returns: "i32" },
   dspark_cpu_kv_fork: { args: ["ptr", "ptr"], returns: "i32" },
-  dspark_cpu_attend: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
+  dspark_cpu_self_attention: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_append: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_attend_block: { args: ["ptr", "ptr", "ptr", "ptr", "ptr", "i32", "bool", "bool", "ptr"], returns: "i32" },
   dspark_cpu_kv_read: { args: ["ptr", "ptr", "ptr", "i32", "i32", "ptr"], returns: "i32" },
@@ -250,7 +250,7 @@ export interface Native {
   dspark_cpu_kv_bytes(kv: Handle): number;
   dspark_cpu_kv_first(kv: Handle): number;
   dspark_cpu_kv_fork(res: Address, kv: Handle): number;
-  dspark_cpu_attend(res: Address, token: Address, attention: Handle, qkv: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
+  dspark_cpu_self_attention(res: Address, token: Address, attention: Handle, x: Handle, norm: Handle, eps: number, q: Handle, k: Handle, v: Handle, o: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
   dspark_cpu_append(token: Address, attention: Handle, kv: Handle, rope: Handle, rows: Address, rowCount: number, s: Handle): number;
   dspark_cpu_attend_block(res: Address, attention: Handle, qkv: Handle, rope: Handle, rows: Address, rowCount: number, causal: boolean, windowed: boolean, s: Handle): number;
   dspark_cpu_kv_read(res: Address, kv: Handle, after: Handle, from: number, to: number, s: Handle): number;

@@ -11,7 +11,7 @@ import {
 } from "./cpu.ts";
 import { native, stream } from "./native.ts";
 
-/** Rotates and appends alone: kv [tokens, 2·kvHeads·headDim], keys before values. Returns the token, as attendPacked. */
+/** Rotates and appends alone: kv [tokens, 2·kvHeads·headDim], keys before values. Returns the token, as selfAttention. */
 export function appendPacked(
   plan: AttentionPlan,
   kv: MlxArray,
@@ -33,7 +33,10 @@ export interface BlockVisibility {
   readonly windowed: boolean;
 }
 
-/** attendPacked for blocks of up to 256 tokens that are not appended: each sees its store's tokens [first, start) too. */
+/**
+ * Attention of blocks of up to 256 tokens that are not appended: qkv [tokens, (heads + 2·kvHeads)·headDim] of all rows
+ * behind each other → [tokens, heads·headDim]. Each slot sees its store's tokens [first, start) too.
+ */
 export function attendBlocks(
   plan: AttentionPlan,
   qkv: MlxArray,

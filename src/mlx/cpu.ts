@@ -270,19 +270,31 @@ export function commitSecond(op: string): MlxArray {
   return adopt((secondCell[1] as number) * TWO_32 + (secondCell[0] as number), op);
 }
 
+/** The weights of a self-attention block: its norm, float32 [features], and the projections. */
+export interface AttentionWeights {
+  readonly norm: MlxArray;
+  readonly eps: number;
+  readonly q: PackedMatrix;
+  readonly k: PackedMatrix;
+  readonly v: PackedMatrix;
+  readonly o: PackedMatrix;
+}
+
 /**
- * Rotates, appends and attends. qkv [tokens, (heads + 2·kvHeads)·headDim] of all rows behind each other; `rope` from
- * ropeTable, or NONE. Returns [tokens, heads·headDim] and the token that each row's next step waits for.
+ * x + o(attention(norm(x))): projects, rotates, appends and attends. x [tokens, features] of all rows behind each other;
+ * `rope` from ropeTable, or NONE. Returns [tokens, features] and the token that each row's next step waits for.
  */
-export function attendPacked(
+export function selfAttention(
   plan: AttentionPlan,
-  qkv: MlxArray,
+  { norm, eps, q, k, v, o }: AttentionWeights,
+  x: MlxArray,
   rope: MlxArray,
   rows: readonly AttendedRow[],
 ): { out: MlxArray; token: MlxArray } {
-  const cells = rowsAsCells(rows);
-  const status = native.dspark_cpu_attend(slot(), secondSlot(), plan, qkv, rope, cells, rows.length, stream);
-  if (status !== 0) throw failure("cpu_attend", qkv, rope);
+  const [res, second, cells, count] = [slot(), secondSlot(), rowsAsCells(rows), rows.length];
+  if (native.dspark_cpu_self_attention(res, second, plan, x, norm, eps, q, k, v, o, rope, cells, count, stream) !== 0) {
+    throw failure("cpu_self_attention", x, norm, rope);
+  }
   const out = commit();
-  return { out, token: commitSecond("cpu_attend") };
+  return { out, token: commitSecond("cpu_self_attention") };
 }

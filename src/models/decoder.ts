@@ -3,14 +3,13 @@
  * file says how its layers are made; what differs between families stays there.
  */
 import { concatenate, type MlxArray } from "../mlx/array.ts";
-import type { Block, Embedding, FeedForward, Head, ProjectionAdd, SelfAttention } from "../nn/compute.ts";
+import type { Block, Embedding, FeedForward, Head, SelfAttention } from "../nn/compute.ts";
 import type { LayerState, StateFactory, StateSpec, StepBatch } from "../nn/layer-state.ts";
 import type { Capabilities, ForwardResult, TargetModel } from "./target.ts";
 
 /** h += o(attention(qkv(norm(h)))); h += down(act(gate(norm(h)))·up(norm(h))) */
 export interface PreNormLayer {
   readonly attention: SelfAttention;
-  readonly output: ProjectionAdd;
   readonly feedForward: FeedForward;
   readonly state: StateSpec;
 }
@@ -62,8 +61,7 @@ export class DecoderModel implements TargetModel {
     let h = this.parts.embedding.lookup(ids);
     if (taps.includes(-1)) tapped.push(h);
     for (const [index, layer] of this.parts.layers.entries()) {
-      h = layer.output.apply(layer.attention.apply(h, batch, index), h);
-      h = layer.feedForward.apply(h);
+      h = layer.feedForward.apply(layer.attention.apply(h, batch, index));
       if (taps.includes(index)) tapped.push(h);
     }
     return { hidden: h, taps: tapped.length === 0 ? null : concatenate(tapped, 1) };
@@ -88,7 +86,7 @@ export class DecoderModel implements TargetModel {
   dispose(): void {
     const { embedding, head, layers } = this.parts;
     const blocks: Block[] = [embedding, head];
-    for (const { attention, output, feedForward } of layers) blocks.push(attention, output, feedForward);
+    for (const { attention, feedForward } of layers) blocks.push(attention, feedForward);
     for (const block of blocks) block.dispose();
   }
 }

@@ -74,6 +74,7 @@ function denseLayer(index: number, shape: DenseShape, weights: WeightReader, com
       q: weights.linear(`${at}.self_attn.q_proj`, heads * headDim, hidden, bias.qkv),
       k: weights.linear(`${at}.self_attn.k_proj`, kvHeads * headDim, hidden, bias.qkv),
       v: weights.linear(`${at}.self_attn.v_proj`, kvHeads * headDim, hidden, bias.qkv),
+      o: weights.linear(`${at}.self_attn.o_proj`, hidden, heads * headDim, bias.output),
       heads,
       kvHeads,
       headDim,
@@ -82,7 +83,6 @@ function denseLayer(index: number, shape: DenseShape, weights: WeightReader, com
       qNorm: shape.headNorms ? norm("self_attn.q_norm", headDim) : null,
       kNorm: shape.headNorms ? norm("self_attn.k_norm", headDim) : null,
     }),
-    output: compute.projectionAdd(weights.linear(`${at}.self_attn.o_proj`, hidden, heads * headDim, bias.output)),
     feedForward: compute.feedForward({
       norm: norm("post_attention_layernorm", hidden),
       gate: weights.linear(`${at}.mlp.gate_proj`, intermediate, hidden, bias.mlp),

@@ -63,8 +63,8 @@ function ofFeedForward({ norm, gate, up, down }: FeedForwardSpec): MlxArray[] {
   return [...ofNorm(norm), ...ofLinear(gate), ...ofLinear(up), ...ofLinear(down)];
 }
 
-function ofAttention({ norm, q, k, v, qNorm, kNorm }: SelfAttentionSpec): MlxArray[] {
-  return [...ofNorm(norm), ...ofLinear(q), ...ofLinear(k), ...ofLinear(v), ...ofNorm(qNorm), ...ofNorm(kNorm)];
+function ofAttention({ norm, q, k, v, o, qNorm, kNorm }: SelfAttentionSpec): MlxArray[] {
+  return [...[norm, qNorm, kNorm].flatMap(ofNorm), ...[q, k, v, o].flatMap(ofLinear)];
 }
 
 function ofContextAttention({ norm, q, keyValue, qNorm, kNorm, sinks }: ContextAttentionSpec): MlxArray[] {

@@ -64,12 +64,12 @@ export interface Head extends Block {
   apply(x: MlxArray): MlxArray;
 }
 
-/** Everything of self-attention but the output projection. */
 export interface SelfAttentionSpec {
   readonly norm: NormWeights;
   readonly q: LinearWeights;
   readonly k: LinearWeights;
   readonly v: LinearWeights;
+  readonly o: LinearWeights;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -82,13 +82,13 @@ export interface SelfAttentionSpec {
 
 export interface SelfAttention extends Block {
   /**
-   * x [R, in] → attention of norm(x) [R, heads·headDim]; appends keys and values to each row's state of `layer`.
+   * x [R, features] → x + o(attention of norm(x)) [R, features]; appends keys and values to each row's state of `layer`.
    */
   apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray;
 }
 
 /** Attention of blocks that are not appended, over keys and values that other rows make: what a drafter does. */
-export interface ContextAttentionSpec extends Omit<SelfAttentionSpec, "norm" | "k" | "v" | "rope"> {
+export interface ContextAttentionSpec extends Omit<SelfAttentionSpec, "norm" | "k" | "v" | "o" | "rope"> {
   /** Of a block's input; null: it comes normed. */
   readonly norm: NormWeights | null;
   /** The projection of queries gives each head's query and gate; sigmoid(gate) multiplies the head's output. */

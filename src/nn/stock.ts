@@ -98,18 +98,21 @@ class StockSelfAttention implements SelfAttention {
   private readonly q: StockLinear;
   private readonly k: StockLinear;
   private readonly v: StockLinear;
+  private readonly o: StockLinear;
 
   constructor(private readonly spec: SelfAttentionSpec) {
     this.q = new StockLinear(spec.q);
     this.k = new StockLinear(spec.k);
     this.v = new StockLinear(spec.v);
+    this.o = new StockLinear(spec.o);
     this.rope = spec.rope === null ? null : makeRope(spec.rope);
   }
 
   apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray {
     const { norm } = this.spec;
     const input = rmsNorm(x, norm.weight, norm.eps);
-    return this.attend(this.q.apply(input), this.k.apply(input), this.v.apply(input), batch, layer);
+    const [q, k, v] = [this.q.apply(input), this.k.apply(input), this.v.apply(input)];
+    return add(x, this.o.apply(this.attend(q, k, v, batch, layer)));
   }
 
   private attend(q: MlxArray, k: MlxArray, v: MlxArray, batch: StepBatch, layer: number): MlxArray {
@@ -154,7 +157,7 @@ class StockSelfAttention implements SelfAttention {
     this.rope?.dispose();
     const { norm, qNorm, kNorm } = this.spec;
     for (const weights of [norm, qNorm, kNorm]) freeNorm(weights);
-    for (const linear of [this.q, this.k, this.v]) linear.dispose();
+    for (const linear of [this.q, this.k, this.v, this.o]) linear.dispose();
   }
 }
 

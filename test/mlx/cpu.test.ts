@@ -17,7 +17,8 @@ import {
   toFloat32,
 } from "../../src/mlx/array.ts";
 import {
-  attendPacked,
+  type AttendedRow,
+  type AttentionWeights,
   feedForward,
   freeAttentionPlan,
   freeKvStore,
@@ -33,6 +34,7 @@ import {
   packedRows,
   packMatrix,
   ropeTable,
+  selfAttention,
   setCpuThreads,
 } from "../../src/mlx/cpu.ts";
 import {
@@ -284,9 +286,15 @@ describe("refusals", () => {
       const plan = newAttentionPlan({ ...shared, heads: 1, kvHeads: 1, headDim: 8, ropeDims: 0 });
       const store = newKvStore(1, 8, "float32", 0);
       const row = { store, after: NONE, start: 3, count: 1, window: 0 };
-      const qkv = float32Array(values(48, 1), [2, 24]);
-      expect(() => attendPacked(plan, qkv, NONE, [row])).toThrow(/the rows have 1 tokens, x 2/);
-      expect(() => attendPacked(plan, qkv, NONE, [{ ...row, start: 300, count: 2 }])).toThrow(/token 300 is not held/);
+      const x = float32Array(values(24, 1), [2, 12]);
+      const weights = attentionWeights(12, 8, 8, 1);
+      const attend = (rows: AttendedRow[], part = {}) => selfAttention(plan, { ...weights, ...part }, x, NONE, rows);
+      expect(() => attend([row])).toThrow(/the rows have 1 tokens, x 2/);
+      expect(() => attend([{ ...row, start: 300, count: 2 }])).toThrow(/token 300 is not held/);
+      expect(() => attend([row], { k: weights.o })).toThrow(/take different inputs/);
+      expect(() => attend([row], { o: weights.v })).toThrow(/o does not lead back/);
+      expect(() => attend([row], { norm: float32Array([1]) })).toThrow(/the norm: must be float32\[12\]/);
+      freeProjections(weights);
       expect(() => setCpuThreads(0)).toThrow(/0 is not from 1 to 1024/);
       freeAttentionPlan(plan);
       freeKvStore(store);
@@ -304,29 +312,27 @@ test("ids outside of a table give rows of NaN", () => {
   });
 });
 
-test("attention over several ragged rows equals MLX's, fed in any pieces", () => {
+test("self-attention over several ragged rows equals MLX's, fed in any pieces", () => {
   const spec = fc.record({
     kvHeads: fc.integer({ min: 1, max: 3 }),
     shared: fc.integer({ min: 1, max: 4 }),
     headDim: fc.constantFrom(8, 24, 32, 64, 80, 128),
+    features: fc.constantFrom(16, 40, 72),
     lengths: fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 3 }),
     piece: fc.integer({ min: 1, max: 17 }),
     seed: fc.integer({ min: 1, max: 1e6 }),
   });
   fc.assert(
-    fc.property(spec, ({ kvHeads, shared, headDim, lengths, piece, seed }) => {
+    fc.property(spec, ({ kvHeads, shared, headDim, features, lengths, piece, seed }) => {
       const heads = kvHeads * shared;
-      const width = (heads + 2 * kvHeads) * headDim;
-      const scale = headDim ** -0.5;
-      const inputs = lengths.map((length, row) => values(length * width, seed + row));
-      const wanted = inputs.map((input, row) =>
-        stockAttention(input, lengths[row] ?? 0, heads, kvHeads, headDim, scale),
-      );
+      const shape = { heads, kvHeads, headDim, features, scale: headDim ** -0.5, seed };
+      const inputs = lengths.map((length, row) => values(length * features, seed + row));
+      const wanted = inputs.map((input, row) => stockAttention(input, lengths[row] ?? 0, shape));
       const plan = newAttentionPlan({
         heads,
         kvHeads,
         headDim,
-        scale,
+        scale: shape.scale,
         ropeDims: headDim,
         interleaved: false,
         qNorm: NONE,
@@ -335,6 +341,10 @@ test("attention over several ragged rows equals MLX's, fed in any pieces", () =>
         kEps: 0,
         softCap: 0,
         sinks: NONE,
+      });
+      const weights = scope(() => {
+        const made = attentionWeights(features, heads * headDim, kvHeads * headDim, seed);
+        return { ...made, norm: keep(made.norm) };
       });
       const rates = Float64Array.from({ length: headDim / 2 }, (_, j) => 10000 ** ((-2 * j) / headDim));
       const stores = lengths.map(() => newKvStore(kvHeads, headDim, "float32", 0));
@@ -345,8 +355,8 @@ test("attention over several ragged rows equals MLX's, fed in any pieces", () =>
           start < length ? [{ row, count: Math.min(piece, length - start) }] : [],
         );
         const next = scope(() => {
-          const qkv = active.flatMap(({ row, count }) => [
-            ...(inputs[row] ?? []).slice(start * width, (start + count) * width),
+          const x = active.flatMap(({ row, count }) => [
+            ...(inputs[row] ?? []).slice(start * features, (start + count) * features),
           ]);
           const total = active.reduce((sum, { count }) => sum + count, 0);
           const positions = int32Array(
@@ -359,17 +369,13 @@ test("attention over several ragged rows equals MLX's, fed in any pieces", () =>
             count,
             window: 0,
           }));
-          const { out, token } = attendPacked(
-            plan,
-            float32Array(qkv, [total, width]),
-            ropeTable(positions, rates, 1),
-            rows,
-          );
+          const turns = ropeTable(positions, rates, 1);
+          const { out, token } = selfAttention(plan, weights, float32Array(x, [total, features]), turns, rows);
           const all = toFloat32(out);
           let at = 0;
           for (const { row, count } of active) {
-            got[row]?.push(...all.slice(at, at + count * heads * headDim));
-            at += count * heads * headDim;
+            got[row]?.push(...all.slice(at, at + count * features));
+            at += count * features;
           }
           return keep(token);
         });
@@ -381,37 +387,67 @@ test("attention over several ragged rows equals MLX's, fed in any pieces", () =>
         expect(relativeDifference(Float32Array.from(out), wanted[row] ?? new Float32Array())).toBeLessThan(PLAIN);
       }
       for (const store of stores) freeKvStore(store);
+      free(weights.norm);
+      freeProjections(weights);
       freeAttentionPlan(plan);
     }),
     { numRuns: 40 },
   );
 });
 
-/** Rotation and causal attention by MLX's own ops: [length, heads·headDim]. */
-function stockAttention(
-  input: Float32Array,
-  length: number,
-  heads: number,
-  kvHeads: number,
-  headDim: number,
-  scale: number,
-): Float32Array {
-  return scope(() => {
-    const width = (heads + 2 * kvHeads) * headDim;
-    const qkv = float32Array(input, [length, width]);
-    const part = (from: number, count: number) =>
-      transpose(
-        reshape(slice(qkv, [0, from * headDim], [length, (from + count) * headDim]), [1, length, count, headDim]),
-        [0, 2, 1, 3],
-      );
-    const turned = (x: MlxArray) => rope(x, headDim, false, 10000, 1, 0);
-    const out = attention(
-      turned(part(0, heads)),
-      turned(part(heads, kvHeads)),
-      part(heads + kvHeads, kvHeads),
-      scale,
-      "causal",
+const EPS = 1e-5;
+
+/** Plain weights of a block, the same for a seed: norm, then the projections [out, in] with what feeds them scaled to 1. */
+function plainWeights(features: number, width: number, kvWidth: number, seed: number) {
+  const matrix = (rows: number, columns: number, salt: number) =>
+    float32Array(
+      values(rows * columns, seed * 7 + salt).map((x) => x / Math.sqrt(columns)),
+      [rows, columns],
     );
-    return toFloat32(reshape(transpose(out, [0, 2, 1, 3]), [length, heads * headDim]));
+  return {
+    norm: float32Array(
+      values(features, seed * 7).map((x) => 1 + x / 4),
+      [features],
+    ),
+    q: matrix(width, features, 1),
+    k: matrix(kvWidth, features, 2),
+    v: matrix(kvWidth, features, 3),
+    o: matrix(features, width, 4),
+  };
+}
+
+function attentionWeights(features: number, width: number, kvWidth: number, seed: number): AttentionWeights {
+  const { norm, q, k, v, o } = plainWeights(features, width, kvWidth, seed);
+  const pack = (weight: MlxArray) => packMatrix(weight, NONE, NONE, 0, 0, null, NONE);
+  evaluate([norm]);
+  return { norm, eps: EPS, q: pack(q), k: pack(k), v: pack(v), o: pack(o) };
+}
+
+function freeProjections({ q, k, v, o }: AttentionWeights): void {
+  for (const matrix of [q, k, v, o]) freePackedMatrix(matrix);
+}
+
+interface AttentionShape {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly features: number;
+  readonly scale: number;
+  readonly seed: number;
+}
+
+/** The block by MLX's own ops, over a whole sequence: [length, features]. */
+function stockAttention(input: Float32Array, length: number, shape: AttentionShape): Float32Array {
+  const { heads, kvHeads, headDim, features, scale, seed } = shape;
+  return scope(() => {
+    const { norm, q, k, v, o } = plainWeights(features, heads * headDim, kvHeads * headDim, seed);
+    const x = float32Array(input, [length, features]);
+    const normed = rmsNorm(x, norm, EPS);
+    const byHead = (weight: MlxArray, count: number) =>
+      transpose(reshape(matmul(normed, transpose(weight, [1, 0])), [1, length, count, headDim]), [0, 2, 1, 3]);
+    const turned = (y: MlxArray) => rope(y, headDim, false, 10000, 1, 0);
+    const out = attention(turned(byHead(q, heads)), turned(byHead(k, kvHeads)), byHead(v, kvHeads), scale, "causal");
+    const joined = reshape(transpose(out, [0, 2, 1, 3]), [length, heads * headDim]);
+    return toFloat32(add(x, matmul(joined, transpose(o, [1, 0]))));
   });
 }

@@ -114,7 +114,7 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
     "dspark_cpu_kv_bytes",
     "dspark_cpu_kv_first",
     "dspark_cpu_kv_fork",
-    "dspark_cpu_attend",
+    "dspark_cpu_self_attention",
     "dspark_cpu_append",
     "dspark_cpu_attend_block",
     "dspark_cpu_kv_read",

@@ -1,25 +1,23 @@
-/** Self-attention of the fused backend: one primitive for norm and projections, one for rotation, append and attention. */
-import { keep, type MlxArray, NONE } from "../../mlx/array.ts";
+/** Self-attention of the fused backend: one primitive, whose projections, rotation and attention share a step's threads. */
+import { free, keep, type MlxArray, NONE } from "../../mlx/array.ts";
 import {
   type AttendedRow,
   type AttentionPlan,
-  attendPacked,
+  type AttentionWeights,
   freeAttentionPlan,
   freePackedMatrix,
   newAttentionPlan,
-  normMatmul,
   type PackedMatrix,
+  selfAttention,
 } from "../../mlx/cpu.ts";
 import type { SelfAttention, SelfAttentionSpec } from "../compute.ts";
 import { isPacked, type PackedState, type StepBatch, StepToken } from "../layer-state.ts";
-import type { NormWeights } from "../weights.ts";
 import { RopeTables } from "./rope-tables.ts";
 import { freeNorm, packLinears, widenNorm } from "./weights.ts";
 
 export class FusedSelfAttention implements SelfAttention {
-  private readonly norm: NormWeights;
   private readonly plan: AttentionPlan;
-  private readonly projections: readonly [PackedMatrix, PackedMatrix, PackedMatrix];
+  private readonly weights: AttentionWeights;
   private readonly ropes: RopeTables | null;
 
   constructor(spec: SelfAttentionSpec) {
@@ -39,30 +37,35 @@ export class FusedSelfAttention implements SelfAttention {
       softCap: 0,
       sinks: NONE,
     });
-    const [q, k, v] = packLinears([spec.q, spec.k, spec.v]) as [PackedMatrix, PackedMatrix, PackedMatrix];
-    this.projections = [q, k, v];
-    this.norm = widenNorm(spec.norm);
+    const [q, k, v, o] = packLinears([spec.q, spec.k, spec.v, spec.o]) as [
+      PackedMatrix,
+      PackedMatrix,
+      PackedMatrix,
+      PackedMatrix,
+    ];
+    const { weight, eps } = widenNorm(spec.norm);
+    this.weights = { norm: weight, eps, q, k, v, o };
     this.ropes = rope === null ? null : new RopeTables(rope);
     for (const norm of [qNorm, kNorm]) if (norm) freeNorm(norm);
   }
 
   apply(x: MlxArray, batch: StepBatch, layer: number): MlxArray {
-    const qkv = normMatmul(x, this.norm.weight, this.norm.eps, ...this.projections);
     const states = batch.rows.map((_, row) => stateOf(batch, row, layer));
     const rows = batch.rows.map(({ offset, count }, index): AttendedRow => {
       const state = states[index] as PackedState;
       return { store: state.store, after: state.after, start: offset, count, window: state.window ?? 0 };
     });
-    const { out, token } = attendPacked(this.plan, qkv, this.ropes?.of(batch) ?? NONE, rows);
+    const { out, token } = selfAttention(this.plan, this.weights, x, this.ropes?.of(batch) ?? NONE, rows);
     const shared = new StepToken(keep(token));
     for (const [index, state] of states.entries()) state.appended(batch.rows[index]?.count ?? 0, shared);
     return out;
   }
 
   dispose(): void {
-    freeNorm(this.norm);
+    const { norm, q, k, v, o } = this.weights;
+    free(norm);
     freeAttentionPlan(this.plan);
-    for (const matrix of this.projections) freePackedMatrix(matrix);
+    for (const matrix of [q, k, v, o]) freePackedMatrix(matrix);
   }
 }
 
