@@ -66,8 +66,12 @@ class CpuTask final : public mlx::core::Primitive {
 
   static mlx::core::array make(const char* name, mlx::core::Shape shape, Arrays inputs, mlx::core::Stream stream,
                                Function function) {
+    return make(name, std::move(shape), mlx::core::float32, std::move(inputs), stream, std::move(function));
+  }
+  static mlx::core::array make(const char* name, mlx::core::Shape shape, mlx::core::Dtype type, Arrays inputs,
+                               mlx::core::Stream stream, Function function) {
     auto task = std::make_shared<CpuTask>(stream, name, std::vector{shape}, std::move(function));
-    return mlx::core::array(std::move(shape), mlx::core::float32, std::move(task), std::move(inputs));
+    return mlx::core::array(std::move(shape), type, std::move(task), std::move(inputs));
   }
   static Arrays make_two(const char* name, mlx::core::Shape first, mlx::core::Dtype first_type, mlx::core::Shape second,
                          Arrays inputs, mlx::core::Stream stream, Function function) {

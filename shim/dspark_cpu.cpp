@@ -342,6 +342,27 @@ DSPARK_API int dspark_cpu_norm(mlx_array* res, const mlx_array x, const mlx_arra
   });
 }
 
+DSPARK_API int dspark_cpu_argmax(mlx_array* res, const mlx_array x, const mlx_stream s) {
+  return guarded([&] {
+    const mx::array& input = array_of(x);
+    if (input.dtype() != mx::float32 || input.ndim() != 2 || input.size() == 0) {
+      put(res, mx::argmax(input, -1, false, stream_of(s)));
+      return;
+    }
+    const Kernels& table = kernels();
+    put(res, CpuTask::make(
+                 "DsparkArgmax", {input.shape(0)}, mx::uint32, {input}, stream_of(s), [&table](const auto& in, auto& out) {
+                   const Rows rows = rows_of(in[0], scratch_of_thread(0));
+                   const int features = in[0].shape(1);
+                   pool()->run(rows.count, 1, [&](int begin, int end) {
+                     for (int m = begin; m < end; m++) {
+                       out[0].template data<uint32_t>()[m] = table.argmax(rows.row(m), features);
+                     }
+                   });
+                 }));
+  });
+}
+
 DSPARK_API int dspark_cpu_embed(mlx_array* res, const mlx_array ids, const dspark_cpu_matrix m, const mlx_stream s) {
   return guarded([&] {
     const MatrixPtr w = matrix_of(m);

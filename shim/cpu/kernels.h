@@ -76,6 +76,8 @@ struct Kernels {
   void (*attend)(const AttentionTile& tile);
   // Rounds to float16.
   void (*narrow)(const float* x, uint16_t* y, int n);
+  // Place of the first largest; 0 when x[0] is a NaN, others count for nothing.
+  int (*argmax)(const float* x, int n);
 };
 
 const Kernels& portable_kernels();

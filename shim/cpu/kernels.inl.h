@@ -18,7 +18,8 @@ namespace dspark::cpu {
 
 const Kernels& DSPARK_TABLE() {
   static constexpr Kernels table{DSPARK_NAME,  quantize,      integer_matmul, float_matmul, rms_norm,
-                                 silu_multiply, gelu_multiply, rotate,         attend,       narrow};
+                                 silu_multiply, gelu_multiply, rotate,         attend,       narrow,
+                                 argmax};
   return table;
 }
 

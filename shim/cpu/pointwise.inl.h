@@ -75,6 +75,34 @@ void rotate(float* x, const float* cos, const float* sin, int half, bool interle
   }
 }
 
+// As MLX has it: the first of the largest, a NaN only where it comes first.
+int argmax(const float* x, int n) {
+  constexpr int kPiece = 1024;
+  float best = x[0];
+  int piece = 0;
+  for (int start = 0; start < n; start += kPiece) {
+    const int end = start + kPiece < n ? start + kPiece : n;
+    Vf lanes = splat(-std::numeric_limits<float>::infinity());
+    int i = start;
+    for (; i + 16 <= end; i += 16) {
+      lanes = max(load(x + i), lanes);
+    }
+    float top = max_lanes(lanes);
+    for (; i < end; i++) {
+      top = x[i] > top ? x[i] : top;
+    }
+    if (top > best) {
+      best = top;
+      piece = start;
+    }
+  }
+  int i = piece;
+  while (i < n && x[i] != best) {
+    i++;
+  }
+  return i < n ? i : 0;
+}
+
 void narrow(const float* x, uint16_t* y, int n) {
   int i = 0;
   for (; i + 16 <= n; i += 16) {

@@ -4,7 +4,7 @@
  */
 import { adopt, commit, type Dtype, dtypeCode, failure, type MlxArray, NONE, slot } from "./array.ts";
 import { cString } from "./c-string.ts";
-import { native, stream } from "./native.ts";
+import { device, native, stream } from "./native.ts";
 import { pinnedInts } from "./pinned.ts";
 
 // Axis lists are written into memory with a fixed address: an op allocates nothing.
@@ -195,7 +195,11 @@ export function scatterAddAxis(a: MlxArray, indices: MlxArray, values: MlxArray,
 
 /** Index of the largest element along `axis`, the first one on ties; uint32. */
 export function argmax(a: MlxArray, axis: number, keepDims = false): MlxArray {
-  if (native.mlx_argmax_axis(slot(), a, axis, keepDims, stream) !== 0) throw failure("argmax", a);
+  const status =
+    device === "cpu" && axis === -1 && !keepDims
+      ? native.dspark_cpu_argmax(slot(), a, stream)
+      : native.mlx_argmax_axis(slot(), a, axis, keepDims, stream);
+  if (status !== 0) throw failure("argmax", a);
   return commit();
 }
 

@@ -15,6 +15,7 @@ import {
   NONE,
   scope,
   toFloat32,
+  toUint32,
 } from "../../src/mlx/array.ts";
 import {
   type AttendedRow,
@@ -39,6 +40,7 @@ import {
 } from "../../src/mlx/cpu.ts";
 import {
   add,
+  argmax,
   astype,
   attention,
   dequantize,
@@ -300,6 +302,33 @@ describe("refusals", () => {
       freeKvStore(store);
     });
   });
+});
+
+test("the largest of float32 rows is MLX's, ties, infinities and NaNs among them", () => {
+  const number = fc.oneof(
+    { weight: 8, arbitrary: fc.integer({ min: -3, max: 3 }) },
+    fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, -0),
+  );
+  const shape = fc.record({
+    rows: fc.integer({ min: 1, max: 5 }),
+    columns: fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(1023, 1024, 1025, 3000)),
+    some: fc.array(number, { minLength: 1, maxLength: 40 }),
+    skipped: fc.integer({ min: 0, max: 2 }),
+  });
+  fc.assert(
+    fc.property(shape, ({ rows, columns, some, skipped }) => {
+      scope(() => {
+        const every = Float32Array.from(
+          { length: rows * columns },
+          (_, i) => some[(i * 7 + (i >> 5)) % some.length] ?? 0,
+        );
+        const whole = float32Array(every, [rows, columns]);
+        const x = slice(whole, [0, Math.min(skipped, columns - 1)], [rows, columns]);
+        expect([...toUint32(argmax(x, -1))]).toEqual([...toUint32(argmax(x, 1))]);
+      });
+    }),
+    { numRuns: 300 },
+  );
 });
 
 test("ids outside of a table give rows of NaN", () => {
