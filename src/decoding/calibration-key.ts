@@ -30,7 +30,7 @@ export interface CalibrationParts {
 }
 
 /** Rises when the meaning of a curve changes. */
-const SCHEMA = "ts1";
+const SCHEMA = "ts2";
 
 export function calibrationKey(parts: CalibrationParts): string {
   const fields = [

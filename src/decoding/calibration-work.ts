@@ -2,11 +2,12 @@
  * The work that calibration times: verify forwards, drafts and whole rounds of a real pair at a fixed depth, with distinct
  * pseudo-random ids (a mixture of experts routes equal rows to equal experts, and would look too cheap).
  */
+import { fillState } from "../cache/fill-state.ts";
 import { kvStates } from "../cache/state-factory.ts";
 import type { Drafter, DrafterSession } from "../drafters/drafter.ts";
 import { evaluate, free, int32Array, keep, scope, toFloat32 } from "../mlx/array.ts";
 import type { TargetModel } from "../models/target.ts";
-import { type LayerState, type StateLayout, StepBatch } from "../nn/layer-state.ts";
+import { type LayerState, type StateLayout, type StateSpec, StepBatch } from "../nn/layer-state.ts";
 import type { CalibrationWork } from "./calibrate.ts";
 import { CALIBRATION_DEPTH } from "./calibrate.ts";
 import type { PlannedDraft } from "./draft-blocks.ts";
@@ -15,6 +16,7 @@ import { Row } from "./row.ts";
 import { RowDrafting } from "./row-drafting.ts";
 import { Sampler } from "./sampler.ts";
 import type { SamplingParams } from "./sampling-params.ts";
+import { type InFlightStep, scheduleStep } from "./step.ts";
 
 const SEED = 1234;
 /** Room behind the depth for the widest verify. */
@@ -43,6 +45,7 @@ export class PairWork implements CalibrationWork {
   private readonly states: LayerState[];
   private readonly session: DrafterSession | null;
   private readonly prompt: Int32Array;
+  private deep: { readonly depth: number; readonly states: readonly LayerState[] } | null = null;
   private random = SEED;
 
   /** Reads a prompt of the calibration depth. To be disposed. */
@@ -92,25 +95,82 @@ export class PairWork implements CalibrationWork {
 
   measureRound(cap: number): void {
     const { model, drafter, vocab } = this.pair;
-    const sampler = new Sampler(GREEDY, vocab, []);
-    const limits = { maxNew: ROOM, eos: new Set<number>(), topLogprobs: null };
-    const row = new Row(this.prompt, this.states, sampler, limits, new RowDrafting(null, this.session));
-    row.tokens.push(this.ids(1)[0] ?? 0);
-    row.cached = CALIBRATION_DEPTH;
-    row.chosen = 1;
-    const drafts = cap > 0 && this.session !== null;
-    const draft: PlannedDraft = drafts ? { source: "drafter", cap, confidenceThreshold: 0 } : { source: "plain" };
-    try {
-      runRound(model, [{ row, draft }], { drafter, vocab });
-    } finally {
-      sampler.dispose();
-      this.reset();
-    }
+    const draft: PlannedDraft =
+      this.session === null ? { source: "plain" } : { source: "drafter", cap, confidenceThreshold: 0 };
+    this.withRow((row) => runRound(model, [{ row, draft }], { drafter, vocab }));
+  }
+
+  measurePlain(steps: number): void {
+    const { model, drafter, vocab } = this.pair;
+    this.withRow((row) => {
+      let inFlight: InFlightStep | null = null;
+      for (let i = 0; i < steps; i++) {
+        const next = scheduleStep(model, [{ row, kind: "decode", count: 1 }], vocab, drafter?.taps ?? []);
+        inFlight?.settle();
+        inFlight = next;
+      }
+      inFlight?.settle();
+    });
+  }
+
+  /** Over keys and values that mean nothing: only their number costs. */
+  measureDepth(width: number, depth: number): void {
+    const { model, drafter } = this.pair;
+    const states = this.deepStates(depth);
+    scope(() => {
+      const batch = new StepBatch([{ states, count: width, offset: depth }]);
+      const { hidden } = model.forward(int32Array(this.ids(width)), batch, drafter?.taps ?? []);
+      evaluate([model.logits(hidden)]);
+    });
+    for (const state of states) state.trim(width);
   }
 
   dispose(): void {
     for (const state of this.states) state.dispose();
     this.session?.close();
+    this.forgetDeep();
+  }
+
+  /** States of `depth` tokens, kept till another depth is asked for. */
+  private deepStates(depth: number): readonly LayerState[] {
+    if (this.deep?.depth === depth) return this.deep.states;
+    this.forgetDeep();
+    const { model, layout, kvBits } = this.pair;
+    const factory = kvStates(kvBits, layout);
+    const specs: StateSpec[] = [];
+    const states = model.newStates(
+      {
+        newState(spec, capacityMax) {
+          specs.push(spec);
+          return factory.newState(spec, capacityMax);
+        },
+      },
+      depth + ROOM,
+    );
+    this.deep = { depth, states };
+    for (const [layer, state] of states.entries()) fillState(state, specs[layer] as StateSpec, depth);
+    return states;
+  }
+
+  private forgetDeep(): void {
+    for (const state of this.deep?.states ?? []) state.dispose();
+    this.deep = null;
+  }
+
+  /** A row of the calibration depth, with a token that is not computed yet. */
+  private withRow(run: (row: Row) => void): void {
+    const sampler = new Sampler(GREEDY, this.pair.vocab, []);
+    const limits = { maxNew: ROOM, eos: new Set<number>(), topLogprobs: null };
+    const row = new Row(this.prompt, this.states, sampler, limits, new RowDrafting(null, this.session));
+    row.tokens.push(this.ids(1)[0] ?? 0);
+    row.cached = CALIBRATION_DEPTH;
+    row.chosen = 1;
+    try {
+      run(row);
+    } finally {
+      sampler.dispose();
+      this.reset();
+    }
   }
 
   private read(ids: Int32Array, offset: number): void {

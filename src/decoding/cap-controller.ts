@@ -17,6 +17,7 @@ export interface CapOptions {
   readonly pricing?: RoundPricing;
   readonly probes?: ProbePlan;
   readonly parkingMargin?: number;
+  readonly audits?: boolean;
 }
 
 /** A finished round of drafter drafts or plain steps; lookup and forced rounds are not reported. */
@@ -38,6 +39,14 @@ const PARKING = 1;
 const PICK_EVERY = 4;
 /** Outcomes seen before plain steps are considered. */
 const OUTCOMES_BEFORE_PARKING = 24;
+/** Weight of a guess in the estimate: it is cheap to take more of them before drafting is begun again. */
+const WATCHED_ALPHA = 0.1;
+/** Outcomes that the acceptance of earlier texts weighs as. */
+const MEMORY_ACROSS_TEXTS = 16;
+/** Plain steps that are taken to learn what they cost, after so many rounds without one, while drafts gain less than this. */
+const AUDIT_STEPS = 8;
+const AUDIT_EVERY = 256;
+const AUDIT_BELOW = 2;
 /** Longest run of plain steps without a look at the controller. */
 const SPRINT_MAX = 8;
 
@@ -50,6 +59,11 @@ export class CapController {
   observations = 0;
   rounds = 0;
   private depth = 0;
+  /** Steps of a look at plain decoding that are still to come (ours; calibration.md has drafts' costs corrected alone). */
+  private auditing = 0;
+  /** Probes are guesses beside plain steps, as far as is known. */
+  private watching = false;
+  private lastPlain = Number.NEGATIVE_INFINITY;
   /** Outcomes that the acceptance estimate rests on; fewer than `observations` after a return from parking. */
   private memory = 0;
   private readonly maxCap: number;
@@ -57,6 +71,7 @@ export class CapController {
   private readonly pricing: RoundPricing;
   private readonly probes: ProbePlan;
   private readonly parkingMargin: number;
+  private readonly mayAudit: boolean;
 
   constructor(
     private readonly curves: CostCurves,
@@ -69,6 +84,7 @@ export class CapController {
     this.pricing = options.pricing ?? new RoundCosts(curves);
     this.probes = options.probes ?? new BudgetedProbes();
     this.parkingMargin = options.parkingMargin ?? PARKING;
+    this.mayAudit = this.allowZero && (options.audits ?? true);
   }
 
   get parked(): boolean {
@@ -96,19 +112,40 @@ export class CapController {
     }
   }
 
-  update({ rows, ms, committed }: RoundReport): void {
+  /** After a plain step whose tokens the drafter had guessed, for each row rightly or not: a probe that costs a draft. */
+  updateWatched(foreseen: readonly boolean[]): void {
+    const rows = foreseen.map((right) => ({ drafted: 1, accepted: right ? 1 : 0 }));
+    this.record({ rows, ms: null, committed: rows.length }, true);
+  }
+
+  /** Another text begins: what the last one accepted counts for little more than a guess. */
+  newText(): void {
+    this.memory = Math.min(this.memory, MEMORY_ACROSS_TEXTS);
+  }
+
+  update(report: RoundReport): void {
+    this.record(report, false);
+  }
+
+  private record({ rows, ms, committed }: RoundReport, watched: boolean): void {
     const wasParked = this.parked;
+    // The first step has nothing before it to hide behind.
+    const startsAudit = this.auditing === AUDIT_STEPS;
     for (const { drafted, accepted } of rows) this.observe(drafted, accepted);
     const longest = rows.reduce((most, { drafted }) => Math.max(most, drafted), 0);
     if (rows.length === 1) {
-      if (ms !== null && committed > 0) this.pricing.learn(longest, ms, committed, this.acceptance, this.depth);
-      this.pricing.age(longest);
+      if (ms !== null && committed > 0 && !startsAudit)
+        this.pricing.learn(longest, ms, committed, this.acceptance, this.depth);
+      this.pricing.age(watched ? 0 : longest);
     } else if (ms !== null) {
       const total = rows.reduce((sum, { drafted }) => sum + 1 + drafted, 0);
       this.pricing.learnBatch(total, longest, ms);
     }
     this.rounds++;
+    if (longest === 0 || watched) this.lastPlain = this.rounds;
+    if (this.audits(rows.length)) return;
     const probe = wasParked && longest > 0;
+    if (probe) this.watching = watched;
     if (this.rounds % PICK_EVERY === 0 || (probe && this.probes.decidesAtOnce)) this.pick();
     if (!this.parked) return;
     if (!wasParked) this.probes.enter(this.rounds, this.probeLoss());
@@ -148,9 +185,31 @@ export class CapController {
     for (let i = 0; i < outcomes; i++) {
       this.observations++;
       this.memory++;
-      const weight = Math.max(this.parked ? this.probes.alpha : ACCEPTANCE_ALPHA, 1 / this.memory);
+      const weight = Math.max(this.parked ? this.probeAlpha : ACCEPTANCE_ALPHA, 1 / this.memory);
       this.acceptance += weight * ((i < accepted ? 1 : 0) - this.acceptance);
     }
+  }
+
+  /** Whether plain steps are to follow, so that the caps are compared by what a step costs now. */
+  private audits(rows: number): boolean {
+    if (this.auditing > 0) {
+      this.auditing = rows > 1 ? 0 : this.auditing - 1;
+      if (this.auditing > 0) return true;
+      this.cap = this.best;
+      this.pick();
+    } else if (
+      this.mayAudit &&
+      !this.parked &&
+      rows === 1 &&
+      this.observations >= OUTCOMES_BEFORE_PARKING &&
+      this.rounds - this.lastPlain >= AUDIT_EVERY &&
+      this.efficiency(this.best) < AUDIT_BELOW * this.efficiency(0)
+    ) {
+      this.auditing = AUDIT_STEPS;
+      this.cap = 0;
+      return true;
+    }
+    return false;
   }
 
   private pick(): void {
@@ -162,13 +221,18 @@ export class CapController {
     const margin = candidate === 0 ? this.parkingMargin : HYSTERESIS;
     if (candidate === this.best || this.efficiency(candidate) <= margin * this.efficiency(this.best)) return;
     // An estimate from probes rests on few outcomes: what follows soon outweighs it.
-    if (this.parked && this.probes.alpha > ACCEPTANCE_ALPHA) this.memory = Math.round(1 / this.probes.alpha);
+    if (this.parked && this.probeAlpha > ACCEPTANCE_ALPHA) this.memory = Math.round(1 / this.probeAlpha);
     this.best = candidate;
     this.cap = candidate;
   }
 
+  private get probeAlpha(): number {
+    return this.watching ? Math.min(WATCHED_ALPHA, this.probes.alpha) : this.probes.alpha;
+  }
+
   /** Plain steps' worth of time that a probe wastes. */
   private probeLoss(): number {
+    if (this.watching) return this.curves.guessMs / this.curves.roundMs(0);
     return Math.max(0, this.efficiency(0) / this.efficiency(1) - 1) * (1 + this.acceptance);
   }
 }

@@ -15,13 +15,15 @@ export interface MeasuredCosts {
   readonly overhead?: number;
   /** One plain step as the loop runs it; without it a verify of one row stands for it. */
   readonly plain?: number;
-  /** Extra ms of a verify of `key` rows for each token of context past `depth0`. */
+  /** Extra ms of a verify of `key` rows for each token of context. */
   readonly depthSlope?: Readonly<Record<string, number>> | null;
   readonly depth0?: number;
 }
 
 /** Acceptance assumed where none is measured: the reference's, checked against its published optima (calibration.md §6). */
 export const ASSUMED_ACCEPTANCE = 0.7;
+/** What a verify costs at least without context, as a share of its cost at `depth0`: a limit to a badly measured slope. */
+const FLAT_SHARE_MIN = 0.25;
 /** Below this share of the verify cost, depth does not change the cap. */
 const DEPTH_SHARE_MIN = 0.15;
 const MS_FLOOR = 1e-6;
@@ -48,13 +50,18 @@ export class CostCurves {
     this.depth0 = costs.depth0 ?? 512;
   }
 
-  /** ms that `width` rows cost more at `depth` than at `depth0`. */
+  /**
+   * ms that `width` rows cost more at `depth` than at `depth0`, less when it is smaller (ours: a small model on a CPU
+   * spends a third of a step on 512 tokens of context).
+   */
   depthMs(width: number, depth: number): number {
-    return this.slope !== null && depth > this.depth0 ? interpolate(this.slope, width) * (depth - this.depth0) : 0;
+    if (this.slope === null) return 0;
+    const ms = interpolate(this.slope, width) * (depth - this.depth0);
+    return ms >= 0 ? ms : Math.max(ms, (FLAT_SHARE_MIN - 1) * interpolate(this.verify, width));
   }
 
   /** ms of a verify forward of `width` rows. */
-  verifyMs(width: number, depth = 0): number {
+  verifyMs(width: number, depth = this.depth0): number {
     return interpolate(this.verify, width) + this.depthMs(width, depth);
   }
 
@@ -63,8 +70,16 @@ export class CostCurves {
     return count === 0 ? 0 : interpolate(this.drafter, count);
   }
 
+  /**
+   * ms of one draft beside a plain step. Between steps its weights leave the near caches, in which the drafter's curve is
+   * measured: the overhead of a round, where that happens too, holds the difference.
+   */
+  get guessMs(): number {
+    return this.draftMs(1) + this.overhead;
+  }
+
   /** ms of a round with `cap` drafts of the drafter; 0: a plain step. */
-  roundMs(cap: number, depth = 0): number {
+  roundMs(cap: number, depth = this.depth0): number {
     let flat = this.flatRounds.get(cap);
     if (flat === undefined) {
       flat =
@@ -83,12 +98,12 @@ export class CostCurves {
   }
 
   /** Tokens per ms of rounds with `cap` drafts, each accepted with probability `acceptance` after its predecessors. */
-  rate(cap: number, acceptance: number, depth = 0): number {
+  rate(cap: number, acceptance: number, depth = this.depth0): number {
     return expectedCommitted(cap, acceptance) / this.roundMs(cap, depth);
   }
 
   /** The best cap of [1, maxCap]; the smaller one on a tie. */
-  bestCap(maxCap: number, acceptance = ASSUMED_ACCEPTANCE, depth = 0): number {
+  bestCap(maxCap: number, acceptance = ASSUMED_ACCEPTANCE, depth = this.depth0): number {
     let best = 1;
     for (let cap = 2; cap <= maxCap; cap++) {
       if (this.rate(cap, acceptance, depth) > this.rate(best, acceptance, depth)) best = cap;
@@ -99,7 +114,7 @@ export class CostCurves {
   /** A derived cap for a request of `depth` prompt tokens: it only ever shrinks, and only when depth matters. */
   depthAdjustedCap(depth: number, cap: number, acceptance = ASSUMED_ACCEPTANCE): number {
     const extra = this.depthMs(cap + 1, depth);
-    if (extra === 0 || extra < DEPTH_SHARE_MIN * interpolate(this.verify, cap + 1)) return cap;
+    if (extra < DEPTH_SHARE_MIN * interpolate(this.verify, cap + 1)) return cap;
     return Math.min(cap, this.bestCap(cap, acceptance, depth));
   }
 
@@ -107,7 +122,7 @@ export class CostCurves {
    * Accepted tokens at which a free draft (lookup) of `drafted` tokens pays as well as rounds of `rate` tokens per ms,
    * e.g. `rate(0, …)` for plain steps.
    */
-  breakEvenAccepted(drafted: number, rate: number, depth = 0): number {
+  breakEvenAccepted(drafted: number, rate: number, depth = this.depth0): number {
     return Math.max(0, rate * (this.verifyMs(drafted + 1, depth) + this.overhead) - 1);
   }
 

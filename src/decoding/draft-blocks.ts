@@ -14,7 +14,8 @@ export type DraftSource = "drafter" | "lookup" | "forced" | "plain";
 
 /** How a row drafts in this round. */
 export type PlannedDraft =
-  | { readonly source: "plain" }
+  /** `watched`: a draft is made and compared with the token that the step chooses, but not verified. */
+  | { readonly source: "plain"; readonly watched?: boolean }
   /** Of a row's own text, or what its grammar says must follow. */
   | { readonly source: "lookup"; readonly tokens: Int32Array }
   | { readonly source: "forced"; readonly tokens: Int32Array }

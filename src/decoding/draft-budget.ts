@@ -39,7 +39,7 @@ export function allocateDrafts(
 ): number[] {
   if (rows.length === 0) return [];
   const longest = rows.reduce((most, { survival }) => Math.max(most, survival.length), 0);
-  const anyDepth = rows.some(({ depth }) => curves.depthMs(1, depth) > 0 || curves.depthMs(longest + 1, depth) > 0);
+  const anyDepth = rows.some(({ depth }) => curves.depthMs(1, depth) !== 0 || curves.depthMs(longest + 1, depth) !== 0);
   let best = sweep(rows, curves, fixed, rowsMax, longest, 0);
   for (let pass = 1; anyDepth && pass < DEPTH_PASSES; pass++) {
     const next = sweep(rows, curves, fixed, rowsMax, longest, best.rate);

@@ -36,12 +36,34 @@ interface Timed {
   age: number;
 }
 
+/** Measured over predicted cost, as a mean that becomes a moving one. */
+class Correction {
+  value = 1;
+  private count = 0;
+
+  get known(): boolean {
+    return this.count >= TRUSTED_AFTER;
+  }
+
+  learn(ratio: number): void {
+    this.count++;
+    const believed = clamp(ratio, this.value / OUTLIER, this.value * OUTLIER);
+    const next = this.value + Math.max(CORRECTION_ALPHA, 1 / (this.count + 1)) * (believed - this.value);
+    this.value = clamp(next, CORRECTION_MIN, CORRECTION_MAX);
+  }
+}
+
 export class RoundCosts implements RoundPricing {
-  correction = 1;
-  private corrections = 0;
+  private readonly drafts = new Correction();
+  /** Of plain steps: what they cost is asked for all the time and seen seldom. */
+  private readonly plain = new Correction();
   private readonly timed = new Map<number, Timed>();
 
   constructor(private readonly curves: CostCurves) {}
+
+  get correction(): number {
+    return this.drafts.value;
+  }
 
   learn(cap: number, ms: number, _committed: number, _acceptance: number, depth: number): void {
     const flat = ms - this.curves.depthMs(cap + 1, depth);
@@ -54,19 +76,11 @@ export class RoundCosts implements RoundPricing {
       const believed = entry.count > TRUSTED_AFTER ? clamp(flat, entry.ms / OUTLIER, entry.ms * OUTLIER) : flat;
       entry.ms += Math.max(TIME_ALPHA, 1 / entry.count) * (believed - entry.ms);
     }
-    if (cap >= 1) this.correct(flat / this.curves.roundMs(cap));
+    (cap >= 1 ? this.drafts : this.plain).learn(flat / this.curves.roundMs(cap));
   }
 
   learnBatch(rows: number, longest: number, ms: number): void {
-    this.correct(ms / this.curves.batchMs(rows, longest));
-  }
-
-  private correct(ratio: number): void {
-    this.corrections++;
-    const believed = clamp(ratio, this.correction / OUTLIER, this.correction * OUTLIER);
-    const next =
-      this.correction + Math.max(CORRECTION_ALPHA, 1 / (this.corrections + 1)) * (believed - this.correction);
-    this.correction = clamp(next, CORRECTION_MIN, CORRECTION_MAX);
+    this.drafts.learn(ms / this.curves.batchMs(rows, longest));
   }
 
   age(cap: number): void {
@@ -81,7 +95,7 @@ export class RoundCosts implements RoundPricing {
     const flat =
       entry !== undefined && entry.count >= TRUSTED_AFTER
         ? entry.ms
-        : this.curves.roundMs(cap) * (cap >= 1 ? this.correction : 1);
+        : this.curves.roundMs(cap) * (cap === 0 && this.plain.known ? this.plain : this.drafts).value;
     return flat + this.curves.depthMs(cap + 1, depth);
   }
 

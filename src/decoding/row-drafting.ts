@@ -8,6 +8,8 @@ export class RowDrafting {
   readonly base = new BaseDraftGate();
   /** True when the gate has let a lookup draft through that has not been verified yet. */
   admitted = false;
+  /** True while a step with a watched draft is in flight. */
+  watching = false;
 
   constructor(
     readonly lookup: LookupIndex | null,

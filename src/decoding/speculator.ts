@@ -11,6 +11,7 @@ import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "./lookup-index
 import type { SettledRound } from "./round.ts";
 import type { Row } from "./row.ts";
 import { RowDrafting } from "./row-drafting.ts";
+import type { SettledToken } from "./step.ts";
 
 export interface SpeculatorOptions {
   readonly drafter: Drafter | null;
@@ -55,9 +56,15 @@ export class Speculator {
     return typeof cap === "number" ? null : cap.acceptance;
   }
 
+  private get parked(): boolean {
+    const { cap } = this.options;
+    return typeof cap !== "number" && cap.parked;
+  }
+
   /** State of a new row. `capacityMax`: most positions that it can reach. */
   newRow(prompt: ArrayLike<number>, capacityMax: number): RowDrafting {
-    const { drafter, lookup } = this.options;
+    const { drafter, lookup, cap } = this.options;
+    if (typeof cap !== "number") cap.newText();
     const kind = drafter === null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
     const index = lookup ? new LookupIndex(kind, prompt) : null;
     return new RowDrafting(index, drafter === null ? null : drafter.newSession(capacityMax));
@@ -77,6 +84,10 @@ export class Speculator {
     if (tokens !== null) return { source: "lookup", tokens };
     const cap = this.drafterCap(row);
     if (cap >= 1 && drafting.session !== null) {
+      // A guess beside a plain step tells as much as a probe, and interrupts nothing.
+      if (this.parked && row.sampler.plainGreedy && row.constraint === null) {
+        return { source: "plain", watched: !drafting.watching };
+      }
       return { source: "drafter", cap: Math.min(cap, limit), confidenceThreshold: this.options.confidenceThreshold };
     }
     return { source: "plain" };
@@ -134,12 +145,14 @@ export class Speculator {
   }
 
   /** After a plain step of `rows`, pipelined or not. */
-  settledPlain(rows: readonly { readonly row: Row; readonly id: number }[]): void {
+  settledPlain(rows: readonly Pick<SettledToken, "row" | "id" | "foreseen">[]): void {
     const ms = this.elapsed();
     for (const { row, id } of rows) row.drafting?.lookup?.extend([id]);
     const { cap } = this.options;
     if (typeof cap === "number" || rows.length === 0) return;
-    if (rows.length === 1) cap.updatePlain(1, ms);
+    const watched = rows.flatMap(({ foreseen }) => (foreseen === null ? [] : [foreseen]));
+    if (watched.length > 0) cap.updateWatched(watched);
+    else if (rows.length === 1) cap.updatePlain(1, ms);
     else cap.update({ rows: rows.map(() => ({ drafted: 0, accepted: 0 })), ms, committed: rows.length });
   }
 

@@ -28,11 +28,15 @@ export interface PlannedRow {
   readonly row: Row;
   readonly kind: "prefill" | "decode";
   readonly count: number;
+  /** The drafter's guess of this step's token is to be told with it; of plain greedy decode rows alone. */
+  readonly watched?: boolean;
 }
 
 export interface SettledToken {
   readonly row: Row;
   readonly id: number;
+  /** Whether the watched draft was this token; null: none was. */
+  readonly foreseen: boolean | null;
   readonly logprob: TokenLogprob | null;
 }
 
@@ -59,6 +63,8 @@ export interface InFlightStep {
 interface Choice {
   readonly row: Row;
   readonly token: MlxArray;
+  /** The watched draft, uint32 [1]. */
+  readonly guess: MlxArray | null;
   readonly logprob: PendingLogprob | null;
 }
 
@@ -76,12 +82,14 @@ export function scheduleStep(
 ): InFlightStep {
   const choices: Choice[] = [];
   const failed: FailedRow[] = [];
+  const guesses = new Map<Row, MlxArray>();
   try {
     scope(() => {
+      for (const planned of plan) if (planned.watched) guesses.set(planned.row, guess(planned.row));
       const batch = new StepBatch(plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })));
       const { hidden, taps } = model.forward(inputIds(plan), batch, tapLayers);
       if (taps !== null) extendContexts(plan, taps);
-      chooseTokens(model, plan, hidden, vocab, choices, failed);
+      chooseTokens(model, plan, hidden, vocab, guesses, choices, failed);
     });
     for (const { row, count } of plan) row.cached += count;
     for (const { row, token } of choices) {
@@ -93,7 +101,11 @@ export function scheduleStep(
     const inner = plan
       .filter(({ row }) => !choosing.has(row))
       .flatMap(({ row }) => row.states.flatMap((s) => s.arrays()));
-    const outputs = choices.flatMap(({ token, logprob }) => [token, ...(logprob === null ? [] : arraysOf(logprob))]);
+    const outputs = choices.flatMap(({ token, guess, logprob }) => [
+      token,
+      ...(guess === null ? [] : [guess]),
+      ...(logprob === null ? [] : arraysOf(logprob)),
+    ]);
     const contexts = plan.flatMap(({ row }) => row.drafting?.session?.arrays() ?? []);
     asyncEvaluate([...outputs, ...inner, ...contexts]);
   } catch (error) {
@@ -112,9 +124,10 @@ class Scheduled implements InFlightStep {
 
   settle(): SettledToken[] {
     if (this.choices.length + this.failed.length < this.plan.length) synchronize();
-    const read = this.choices.map(({ row, token, logprob }) => {
+    const read = this.choices.map(({ row, token, guess, logprob }) => {
       const id = firstInt(token);
-      return { row, id, logprob: logprob === null ? null : readLogprob(logprob, id) };
+      const foreseen = guess === null ? null : firstInt(guess) === id;
+      return { row, id, foreseen, logprob: logprob === null ? null : readLogprob(logprob, id) };
     });
     this.discard();
     return read.filter(({ row, id }) => {
@@ -136,19 +149,33 @@ class Scheduled implements InFlightStep {
 }
 
 /** Frees what a choice holds; a row that still points at the token goes on from the committed id. */
-function drop({ row, token, logprob }: Choice): void {
+function drop({ row, token, guess, logprob }: Choice): void {
   if (logprob !== null) discardLogprob(logprob);
+  if (guess !== null) {
+    free(guess);
+    if (row.drafting !== null) row.drafting.watching = false;
+  }
   if (row.pending === token) row.pending = null;
   free(token);
+}
+
+/** The drafter's guess of the token behind the pending one, from what its context holds before the step: uint32 [1]. */
+function guess(row: Row): MlxArray {
+  const session = row.drafting?.session;
+  if (!row.drafting || !session) throw new TypeError("a row without a drafter cannot be watched");
+  const anchor = row.pending ?? int32Array(row.tokens.slice(row.cached, row.cached + 1));
+  const { ids } = session.propose(anchor, 1, row.sampler.draftLaw(1, row.chosen));
+  row.drafting.watching = true;
+  return ids;
 }
 
 /** Each row's part of the taps goes to its drafter's context. */
 function extendContexts(plan: readonly PlannedRow[], taps: MlxArray): void {
   const width = dim(taps, 1);
   let start = 0;
-  for (const { row, count } of plan) {
+  for (const { row, kind, count } of plan) {
     const own = plan.length === 1 ? taps : slice(taps, [start, 0], [start + count, width]);
-    row.drafting?.session?.committed(own);
+    row.drafting?.session?.committed(own, kind === "decode");
     start += count;
   }
 }
@@ -179,6 +206,7 @@ function chooseTokens(
   plan: readonly PlannedRow[],
   hidden: MlxArray,
   vocab: number,
+  guesses: ReadonlyMap<Row, MlxArray>,
   choices: Choice[],
   failed: FailedRow[],
 ): void {
@@ -213,7 +241,8 @@ function chooseTokens(
             : slice(greedy, [i], [i + 1]);
       const top = row.limits.topLogprobs;
       const logprob = top === null ? null : scheduleLogprob(own, token, top);
-      choices.push({ row, token: keep(token), logprob });
+      const guess = guesses.get(row);
+      choices.push({ row, token: keep(token), guess: guess === undefined ? null : keep(guess), logprob });
     } catch (error) {
       failed.push({ row, error });
     }

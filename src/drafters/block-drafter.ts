@@ -1,9 +1,10 @@
 /**
  * A drafter whose drafts come from one forward over a block [anchor, mask, mask, …]: DSpark, DFlash and DFlash 2. What
  * they share is here (block, contexts, sessions); how hidden states become tokens is the `BlockHead` of each. Context
- * rows are appended as soon as positions are committed, so that no session holds target states beyond a round.
+ * rows are appended as soon as positions are committed; those of plain steps wait for each other, since a row alone costs
+ * the drafter nearly as much as many.
  */
-import { concatenate, dim, dtypeOf, free, type MlxArray } from "../mlx/array.ts";
+import { bytesOf, concatenate, dim, dtypeOf, free, keep, type MlxArray, scope } from "../mlx/array.ts";
 import { slice, view } from "../mlx/ops.ts";
 import type { Backbone } from "./backbone.ts";
 import type { Context } from "./context.ts";
@@ -78,6 +79,7 @@ export class BlockDrafter implements Drafter {
 
   propose(rows: readonly DraftRow[]): Proposal[] {
     const planned = rows.map((row) => this.planned(row));
+    for (const { session } of planned) session.appendWaiting();
     const { logitsStart } = this.parts;
     const most = planned.reduce((sum, row) => Math.max(sum, row.count), 0);
     const width = this.causal ? logitsStart + most : this.parts.block;
@@ -124,8 +126,15 @@ export class BlockDrafter implements Drafter {
   }
 }
 
+/** Rows of plain steps that wait at most before they are appended together. */
+const WAITING_MAX = 64;
+
 /** The context of one row. */
 export class Session implements DrafterSession {
+  /** Taps of the newest positions, which the contexts do not hold yet. */
+  private waiting: MlxArray[] = [];
+  private waitingRows = 0;
+
   constructor(
     readonly drafter: BlockDrafter,
     readonly contexts: readonly Context[],
@@ -142,30 +151,67 @@ export class Session implements DrafterSession {
     return proposal;
   }
 
-  committed(taps: MlxArray): void {
+  committed(taps: MlxArray, late = false): void {
     const count = dim(taps, 0);
     if (count === 0) return;
+    if (late || this.waitingRows > 0) {
+      this.waiting.push(keep(taps));
+      this.waitingRows += count;
+      this.position += count;
+      if (!late || this.waitingRows >= WAITING_MAX) this.appendWaiting();
+      return;
+    }
     this.drafter.backbone.append(taps, this.contexts, this.position);
     this.position += count;
+  }
+
+  /** Brings the contexts up to `length`; inside a scope. */
+  appendWaiting(): void {
+    if (this.waitingRows === 0) return;
+    this.drafter.backbone.append(concatenate(this.waiting, 0), this.contexts, this.position - this.waitingRows);
+    this.forgetWaiting();
   }
 
   trim(length: number): void {
     if (length < 0 || length > this.position) {
       throw new RangeError(`cannot trim a context of ${this.position} positions to ${length}`);
     }
-    for (const context of this.contexts) context.trim(length);
+    const held = this.position - this.waitingRows;
+    if (length <= held) {
+      this.forgetWaiting();
+      for (const context of this.contexts) context.trim(length);
+    } else this.keepWaiting(length - held);
     this.position = length;
   }
 
+  /** Keeps the first `rows` of those that wait; at least one. */
+  private keepWaiting(rows: number): void {
+    if (rows === this.waitingRows) return;
+    const first = scope(() => {
+      const all = concatenate(this.waiting, 0);
+      return keep(slice(all, [0, 0], [rows, dim(all, 1)]));
+    });
+    this.forgetWaiting();
+    this.waiting = [first];
+    this.waitingRows = rows;
+  }
+
+  private forgetWaiting(): void {
+    for (const taps of this.waiting.splice(0)) free(taps);
+    this.waitingRows = 0;
+  }
+
   arrays(): readonly MlxArray[] {
-    return this.contexts.flatMap((context) => context.arrays());
+    return [...this.contexts.flatMap((context) => context.arrays()), ...this.waiting.slice(-1)];
   }
 
   get bytes(): number {
-    return this.contexts.reduce((sum, context) => sum + context.bytes, 0);
+    const contexts = this.contexts.reduce((sum, context) => sum + context.bytes, 0);
+    return this.waiting.reduce((sum, taps) => sum + bytesOf(taps), contexts);
   }
 
   close(): void {
+    this.forgetWaiting();
     for (const context of this.contexts) context.dispose();
   }
 }

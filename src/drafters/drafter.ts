@@ -60,8 +60,9 @@ export interface DrafterSession {
   /**
    * Appends the rows of newly committed positions: taps [n, taps·hidden] of the target, in layer order. Inside a scope;
    * the new state is among `arrays()`, to be evaluated with a step.
+   * @param late no draft follows soon: the rows may wait for others
    */
-  committed(taps: MlxArray): void;
+  committed(taps: MlxArray, late?: boolean): void;
   /** Forgets every position from `length` on (prefix reuse). Rejected drafts need none: they were never appended. */
   trim(length: number): void;
   arrays(): readonly MlxArray[];

@@ -19,8 +19,10 @@ import { cacheRoot } from "../hub/cache-root.ts";
 import { HubError } from "../hub/errors.ts";
 import { type RegistryRow, registryRowFor } from "../hub/registry.ts";
 import { resolveModel } from "../hub/resolve.ts";
+import { cpuThreads } from "../mlx/cpu.ts";
 import { device, kernelsFingerprint, mlxVersion } from "../mlx/native.ts";
 import type { LoadedTarget } from "../models/load.ts";
+import type { TargetModel } from "../models/target.ts";
 import type { ComputeChoice } from "../nn/select.ts";
 import { keptBandwidth, measureBandwidth } from "./bandwidth.ts";
 import { downloadNumbers } from "./download-progress.ts";
@@ -55,6 +57,11 @@ const TAP_TOLERANCE = 1e-3;
 const LOOKUP_CAP = 32;
 /** Total rows whose cost is measured at least: long lookup drafts are priced by it. */
 const ROWS_MEASURED_MIN = 33;
+/** Of context when its cost is measured; below, the difference to the calibration depth is too small to be seen. */
+const DEPTH_MIN = 1536;
+const DEPTH_MAX = 4096;
+/** Keys and values that this may take for a moment. */
+const DEPTH_BYTES_MAX = 512 << 20;
 
 /** @throws CheckpointError, DrafterError, HubError, MlxError, or the signal's reason */
 export async function loadSpeculation(context: SpeculationContext): Promise<Speculation> {
@@ -194,7 +201,7 @@ async function measuredCurves(
   try {
     const key = calibrationKey({
       device: `${device} ${context.compute.description} ${cpus()[0]?.model ?? ""}`,
-      cores: spec.threads ?? cpus().length,
+      cores: cpuThreads(),
       osMajor: Number.parseInt(release(), 10) || 0,
       power: "ac",
       mlxVersion: mlxVersion(),
@@ -216,7 +223,8 @@ async function measuredCurves(
     report("warmup", "measuring what drafts cost on this machine (once)");
     const maxCap = pair.drafter?.maxDraft ?? LOOKUP_CAP;
     const maxBatch = Math.max(spec.maxBatch, Math.ceil(ROWS_MEASURED_MIN / (maxCap + 1)));
-    const plan = calibrationPlan({ maxCap, maxBatch, wholeBlock: pair.drafter?.kind !== "dspark", depths: [] });
+    const depths = depthsFor(pair.model, spec.kvBits);
+    const plan = calibrationPlan({ maxCap, maxBatch, wholeBlock: pair.drafter?.kind !== "dspark", depths });
     const work = new PairWork(pair);
     try {
       const { entry, problems } = await calibrate(work, plan, {
@@ -239,6 +247,14 @@ async function measuredCurves(
     context.note(`calibration failed: ${error instanceof Error ? error.message : String(error)}`);
     return null;
   }
+}
+
+/** Where the cost of context is measured, a second time: as deep as the model and some memory allow. */
+function depthsFor({ kvValuesPerToken, maxPositions }: TargetModel, kvBits: 0 | 4 | 8): number[] {
+  const bytes = kvValuesPerToken * (kvBits === 0 ? 4 : kvBits / 8);
+  const room = bytes === 0 ? 0 : Math.floor(DEPTH_BYTES_MAX / bytes);
+  const depth = Math.min(DEPTH_MAX, room, (maxPositions ?? DEPTH_MAX) - ROWS_MEASURED_MIN);
+  return depth < DEPTH_MIN ? [] : [depth];
 }
 
 function fingerprint(dir: string, drafter: boolean): string {

@@ -140,7 +140,10 @@ export class Scheduler {
     const drafts = this.drafts(plan.map(({ row }) => row));
     // The mask behind a token needs that token: a row with a grammar takes no step ahead of itself.
     if (drafts.every(({ row, draft }) => draft.source === "plain" && row.constraint === null)) {
-      const alive = plan.filter(({ row }) => row.live);
+      const watched = new Set(
+        drafts.flatMap(({ row, draft }) => (draft.source === "plain" && draft.watched ? [row] : [])),
+      );
+      const alive = plan.filter(({ row }) => row.live).map((own) => ({ ...own, watched: watched.has(own.row) }));
       const next = alive.length > 0 ? this.schedule(alive) : null;
       this.settleInFlight();
       this.inFlight = next;

@@ -28,7 +28,11 @@ class FakeMachine implements CalibrationWork {
   }
 
   measureRound(cap: number): void {
-    this.work(`round ${cap}`, cap === 0 ? 9 : 3 + 0.5 * cap + 11 + cap + 2);
+    this.work(`round ${cap}`, 3 + 0.5 * cap + 11 + cap + 2);
+  }
+
+  measurePlain(steps: number): void {
+    this.work("plain", 9 * steps);
   }
 
   measureDepth(width: number, depth: number): void {
@@ -117,7 +121,7 @@ describe("calibration", () => {
     const overhead = await run(failing(/^round 2/));
     expect(overhead.entry?.overhead).toBe(0);
     expect(overhead.problems).toEqual(["round 2: boom"]);
-    const plain = await run(failing(/^round 0/));
+    const plain = await run(failing(/^plain/));
     expect(plain.entry !== null && "plain" in plain.entry).toBe(false);
     const width = await run(failing(/^verify 3/));
     expect(Object.keys(width.entry?.verify ?? {})).toEqual(["1", "2", "4", "5"]);
@@ -148,11 +152,12 @@ describe("calibration", () => {
 
   test("a target without depth support is recorded as such; no depths wanted, none recorded", async () => {
     const machine = new FakeMachine();
-    const { measureVerify, measureDraft, measureRound } = machine;
+    const { measureVerify, measureDraft, measureRound, measurePlain } = machine;
     const work = {
       measureVerify: measureVerify.bind(machine),
       measureDraft: measureDraft.bind(machine),
       measureRound: measureRound.bind(machine),
+      measurePlain: measurePlain.bind(machine),
     };
     expect((await calibrate(work, PLAN, { now: machine.now })).entry?.verify_depth).toEqual({
       d0: 512,

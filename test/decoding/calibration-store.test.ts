@@ -175,7 +175,7 @@ describe("key", () => {
     const keys = changes.map((change) => calibrationKey({ ...PARTS, ...change }));
     expect(new Set(keys).size).toBe(changes.length);
     expect(keys[0]).toBe(
-      "ts1|Apple M4 Pro|c20|os15|ac|mlx0.32.2|k0123456789abcdef|dspark|aaaaaaaaaaaaaaaa|bbbbbbbbbbbbbbbb|d4|ctx512",
+      "ts2|Apple M4 Pro|c20|os15|ac|mlx0.32.2|k0123456789abcdef|dspark|aaaaaaaaaaaaaaaa|bbbbbbbbbbbbbbbb|d4|ctx512",
     );
   });
 

@@ -49,9 +49,11 @@ describe("golden traces, with the reference's pricing and probes", () => {
       pricing: new ReferencePricing(costs),
       probes: new FixedProbes(),
       parkingMargin: 1.03,
+      audits: false,
     });
     for (const step of trace.steps) {
-      controller.setDepth(step.depth);
+      // The reference counts no depth below that of its curves.
+      controller.setDepth(Math.max(step.depth, depth0));
       expect(controller.cap).toBe(step.cap_used);
       const rows = [{ drafted: step.cap_used, accepted: step.accepted }];
       controller.update({ rows, ms: step.round_ms, committed: step.committed });
@@ -185,6 +187,44 @@ describe("controller", () => {
     expect(controller.parked).toBe(true);
   });
 
+  test("plain steps that are dearer in the price list than in truth are found out by a look at them", () => {
+    // The list says 30 ms for a plain step and promises 1.5 tokens in 31 ms; it takes 10.
+    const wrong = new CostCurves({ verify: { 1: 30, 2: 30.5, 3: 90 }, drafter: 0.5 });
+    const controller = new CapController(wrong, { maxCap: 2, initialCap: 1 });
+    const caps: number[] = [];
+    for (let i = 0; i < 400; i++) {
+      const drafted = controller.cap;
+      caps.push(drafted);
+      const accepted = drafted > 0 && i % 2 === 0 ? 1 : 0;
+      controller.update({ rows: [{ drafted, accepted }], ms: drafted === 0 ? 10 : 31, committed: accepted + 1 });
+    }
+    expect(caps.slice(0, 23)).not.toContain(0);
+    expect(caps.slice(23, 40)).toContain(0);
+    expect(caps.slice(-200).filter((cap) => cap === 0).length).toBeGreaterThan(170);
+  });
+
+  test("looks at plain steps are short and seldom, and none where drafts gain much or other rows wait", () => {
+    const gaining = new CostCurves({ verify: { 1: 20, 2: 20.5, 3: 27 }, drafter: 2 });
+    const plainSteps = (acceptances: boolean[], rows: number) => {
+      const controller = new CapController(gaining, { maxCap: 2, initialCap: 1 });
+      let plain = 0;
+      for (let i = 0; i < 2000; i++) {
+        const drafted = controller.cap;
+        if (drafted === 0) plain++;
+        const accepted = acceptances[i % acceptances.length] ? drafted : 0;
+        const one = { drafted, accepted };
+        const ms = gaining.roundMs(drafted);
+        controller.update({ rows: Array.from({ length: rows }, () => one), ms, committed: rows * (accepted + 1) });
+      }
+      return plain;
+    };
+    const some = plainSteps([true, true, false], 1);
+    expect(some).toBeGreaterThanOrEqual(8);
+    expect(some).toBeLessThanOrEqual(8 * 8);
+    expect(plainSteps([true], 1)).toBe(0);
+    expect(plainSteps([true, true, false], 2)).toBe(0);
+  });
+
   test("batches: one update a round, acceptance of all rows, costs by total rows", () => {
     const controller = new CapController(curves, { maxCap: 7 });
     const rows = [
@@ -223,14 +263,25 @@ describe("round costs", () => {
 
   test("measured times replace the prediction after four rounds and are forgotten after 32 of others", () => {
     const costs = new RoundCosts(curves);
-    for (let i = 0; i < 3; i++) costs.learn(0, 10, 1, 0.5, 0);
-    expect(costs.roundMs(0, 0)).toBe(20);
-    costs.learn(0, 10, 1, 0.5, 0);
-    expect(costs.roundMs(0, 0)).toBe(10);
+    const predicted = (ratio: number) => curves.roundMs(1) * ratio;
+    for (let i = 0; i < 3; i++) costs.learn(1, 10, 1, 0.5, 0);
+    expect(costs.roundMs(1, 0)).toBeCloseTo(predicted(costs.correction), 9);
+    costs.learn(1, 10, 1, 0.5, 0);
+    expect(costs.roundMs(1, 0)).toBe(10);
     for (let i = 0; i < 32; i++) costs.age(2);
-    expect(costs.roundMs(0, 0)).toBe(10);
+    expect(costs.roundMs(1, 0)).toBe(10);
     costs.age(2);
-    expect(costs.roundMs(0, 0)).toBe(20);
+    expect(costs.roundMs(1, 0)).toBeCloseTo(predicted(costs.correction), 9);
+  });
+
+  test("plain steps are priced as the drafts are, until they are seen; what they cost is not forgotten", () => {
+    const costs = new RoundCosts(curves);
+    for (let i = 0; i < 50; i++) costs.learn(2, 2 * curves.roundMs(2), 1, 0.5, 0);
+    expect(costs.roundMs(0, 0)).toBeCloseTo(2 * curves.roundMs(0), 0);
+    for (let i = 0; i < 50; i++) costs.learn(0, 0.5 * curves.roundMs(0), 1, 0.5, 0);
+    for (let i = 0; i < 100; i++) costs.age(2);
+    expect(costs.roundMs(0, 0)).toBeCloseTo(0.5 * curves.roundMs(0), 0);
+    expect(costs.correction).toBeCloseTo(2, 1);
   });
 });
 

@@ -104,6 +104,15 @@ describe("caps from curves", () => {
     expect(curves.depthAdjustedCap(16384, 1)).toBe(1);
   });
 
+  test("less context costs less, down to a quarter of what was measured", () => {
+    const curves = new CostCurves({ verify: from1(10, 12), drafter: 1, depthSlope: { 1: 0.01, 2: 0.012 } });
+    expect(curves.verifyMs(1)).toBe(10);
+    expect(curves.verifyMs(1, 112)).toBeCloseTo(6, 9);
+    expect(curves.roundMs(1, 1512)).toBeCloseTo(13 + 12, 9);
+    const steep = new CostCurves({ verify: from1(10, 12), drafter: 1, depthSlope: { 1: 1 } });
+    expect(steep.verifyMs(1, 0)).toBeCloseTo(2.5, 9);
+  });
+
   test("golden static and depth-adjusted caps", () => {
     for (const golden of capGolden.controllers) {
       const curves = new CostCurves({
@@ -114,10 +123,12 @@ describe("caps from curves", () => {
         depth0: golden.params.depth0,
       });
       const { max_cap } = golden;
-      // The reference asked at the depth where its trace ends.
-      expect(curves.bestCap(max_cap, 0.7, golden.steps.at(-1)?.depth)).toBe(golden["static_best_p0.70"]);
+      // The reference counts no depth below that of its curves.
+      const bestAt = (depth: number) => curves.bestCap(max_cap, 0.7, Math.max(depth, curves.depth0));
+      // It asked at the depth where its trace ends.
+      expect(bestAt(golden.steps.at(-1)?.depth ?? 0)).toBe(golden["static_best_p0.70"]);
       for (const [depth, cap] of Object.entries(golden["static_best_p0.70_at_depth"])) {
-        expect(curves.bestCap(max_cap, 0.7, Number(depth))).toBe(cap);
+        expect(bestAt(Number(depth))).toBe(cap);
       }
       for (const [depth, cap] of Object.entries(golden["depth_adjusted_cap_default7_p0.70"])) {
         expect(curves.depthAdjustedCap(Number(depth), 7)).toBe(cap);
