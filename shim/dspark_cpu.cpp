@@ -151,7 +151,7 @@ mx::array rows_task(const char* name, const mx::array& x, int features, const ml
 } // namespace
 
 DSPARK_API int dspark_cpu_set_threads(int threads) {
-  return guarded([&] { set_threads(threads); });
+  return guarded([&] { threads == 0 ? reset_threads() : set_threads(threads); });
 }
 
 DSPARK_API int dspark_cpu_threads(int* res) {

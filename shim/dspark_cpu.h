@@ -47,7 +47,7 @@ typedef struct dspark_cpu_row_ {
   int first;
 } dspark_cpu_row;
 
-/** Threads that share the work of a step, the caller's own included. */
+/** Threads that share the work of a step, the caller's own included; 0: MLX_DSPARK_THREADS, else all usable processors. */
 int dspark_cpu_set_threads(int threads);
 int dspark_cpu_threads(int* res);
 

@@ -152,6 +152,10 @@ std::shared_ptr<Pool> pool() {
   return current;
 }
 
+void reset_threads() {
+  set_threads(threads_of_environment());
+}
+
 void set_threads(int threads) {
   if (threads < 1 || threads > kThreadsMax) {
     throw std::invalid_argument("threads: " + std::to_string(threads) + " is not from 1 to 1024");

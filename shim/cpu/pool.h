@@ -60,5 +60,7 @@ class Pool {
 std::shared_ptr<Pool> pool();
 // Throws std::invalid_argument outside 1…1024. Jobs that run keep their pool.
 void set_threads(int threads);
+// Back to as many as if set_threads had never been called.
+void reset_threads();
 
 } // namespace dspark::cpu

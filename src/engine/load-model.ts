@@ -16,7 +16,7 @@ import { cacheRoot } from "../hub/cache-root.ts";
 import type { CheckpointPreview } from "../hub/download.ts";
 import { conversionDir, convertGguf } from "../hub/gguf/convert-gguf.ts";
 import { type ResolvedModel, resolveModel } from "../hub/resolve.ts";
-import { cpuThreads, setCpuThreads } from "../mlx/cpu.ts";
+import { setCpuThreads } from "../mlx/cpu.ts";
 import { mlxVersion } from "../mlx/native.ts";
 import { type LoadedTarget, loadTarget } from "../models/load.ts";
 import { familyOf, isOurModelType } from "../models/registry.ts";
@@ -80,7 +80,8 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
   const dir = "dir" in found ? found.dir : await convert(found.file, report, context.signal, notes);
   context.signal.throwIfAborted();
   report("load", `loading ${basename(dir)}`);
-  useThreads(spec.threads);
+  // The pool is the process's: a load without a wish must not inherit that of the load before.
+  setCpuThreads(spec.threads);
   const compute = chooseCompute(process.env);
   const target = loadTarget(dir, compute.compute, {
     dtype: compute.dtype,
@@ -118,15 +119,6 @@ export async function loadModel(spec: LoadSpec, context: LoadContext): Promise<R
     target.model.dispose();
     throw error;
   }
-}
-
-/** Threads of a load that names none. */
-let usualThreads: number | null = null;
-
-/** The pool is the process's: a load without a wish must not inherit that of the load before. */
-function useThreads(wanted: number | null): void {
-  usualThreads ??= cpuThreads();
-  setCpuThreads(wanted ?? usualThreads);
 }
 
 interface Described {

@@ -53,8 +53,9 @@ export function cpuThreads(): number {
   return cell[0] as number;
 }
 
-export function setCpuThreads(threads: number): void {
-  if (native.dspark_cpu_set_threads(threads) !== 0) throw lastError("cpu_set_threads");
+/** @param threads from 1 to 1024; null: as many as at the start (shim: 0) */
+export function setCpuThreads(threads: number | null): void {
+  if (native.dspark_cpu_set_threads(threads ?? 0) !== 0) throw lastError("cpu_set_threads");
 }
 
 /** Bytes of packed weights, keys and values, which MLX's own count does not hold. */

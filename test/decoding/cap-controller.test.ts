@@ -225,6 +225,45 @@ describe("controller", () => {
     expect(plainSteps([true, true, false], 2)).toBe(0);
   });
 
+  test("guesses beside plain steps: misses are far apart, hits follow each other until drafting begins again", () => {
+    const controller = new CapController(curves, { maxCap: 7 });
+    const isParked = (): boolean => controller.parked;
+    while (!isParked()) drive(controller, 1, 0);
+    /** Plain steps, watched where the controller wants a probe; how many were. */
+    const steps = (count: number, hit: () => boolean) => {
+      let watched = 0;
+      for (let i = 0; i < count && isParked(); i++) {
+        if (controller.cap === 0) controller.updatePlain(1, 20);
+        else {
+          watched++;
+          controller.updateWatched([hit()]);
+        }
+      }
+      return watched;
+    };
+    const missed = steps(1000, () => false);
+    expect(missed).toBeGreaterThan(1000 / 49 - 1);
+    // One percent of the time: a guess costs 6.5 ms, a plain step 20.
+    expect((missed * curves.guessMs) / (1000 * curves.roundMs(0))).toBeLessThan(0.015);
+    expect(isParked()).toBe(true);
+    const hits = steps(1000, () => true);
+    expect(isParked()).toBe(false);
+    expect(hits).toBeGreaterThan(3);
+    expect(hits).toBeLessThan(20);
+  });
+
+  test("another text outweighs soon what the texts before it accepted", () => {
+    const rounds = (fresh: boolean) => {
+      const controller = new CapController(curves, { maxCap: 7 });
+      drive(controller, 400, 0.9);
+      if (fresh) controller.newText();
+      const before = controller.rounds;
+      while (!controller.parked && controller.rounds < before + 400) drive(controller, 1, 0);
+      return controller.rounds - before;
+    };
+    expect(rounds(true)).toBeLessThan(0.75 * rounds(false));
+  });
+
   test("batches: one update a round, acceptance of all rows, costs by total rows", () => {
     const controller = new CapController(curves, { maxCap: 7 });
     const rows = [

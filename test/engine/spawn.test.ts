@@ -8,6 +8,7 @@ import { type EngineClient, EngineError, type GenerateEvent } from "../../src/en
 import { nativeFolder } from "../../src/engine/embedded/files.ts";
 import { type GenerateRequest, type LoadProgress, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
 import { spawnEngine } from "../../src/engine/spawn.ts";
+import { cpuThreads, setCpuThreads } from "../../src/mlx/cpu.ts";
 import { goldenRoot } from "../support/golden.ts";
 import { openTestMlx } from "../support/native.ts";
 import { GREEDY } from "../support/sampling.ts";
@@ -390,4 +391,17 @@ describe("the end", () => {
     expect(loading.message).toContain("cannot load");
     expect((await rejection(engine.stats())).kind).toBe("shutdown");
   });
+});
+
+test("threads are those of the load, and the usual ones again for a load without a wish", async () => {
+  openTestMlx();
+  const usual = cpuThreads();
+  try {
+    for (const threads of [1, usual + 1, null]) {
+      await loaded({ threads });
+      expect(cpuThreads()).toBe(threads ?? usual);
+    }
+  } finally {
+    setCpuThreads(null);
+  }
 });

@@ -297,7 +297,8 @@ describe("refusals", () => {
       expect(() => attend([row], { o: weights.v })).toThrow(/o does not lead back/);
       expect(() => attend([row], { norm: float32Array([1]) })).toThrow(/the norm: must be float32\[12\]/);
       freeProjections(weights);
-      expect(() => setCpuThreads(0)).toThrow(/0 is not from 1 to 1024/);
+      expect(() => setCpuThreads(-1)).toThrow(/-1 is not from 1 to 1024/);
+      expect(() => setCpuThreads(1025)).toThrow(/1025 is not from 1 to 1024/);
       freeAttentionPlan(plan);
       freeKvStore(store);
     });
