@@ -136,6 +136,10 @@ export class ReplyText<L> {
     logprobs: readonly L[] | null,
     sources: readonly string[] | null = null,
   ): ReplyPiece<L>[] {
+    const [only] = ids;
+    if (ids.length === 1 && only !== undefined && sources === null && this.isPlain && !this.silentIds.has(only)) {
+      return this.pushPlain(only, logprobs?.[0] ?? null);
+    }
     for (const [i, id] of ids.entries()) {
       if (this.isOver) break;
       this.source = sources?.[i] ?? null;
@@ -153,6 +157,27 @@ export class ReplyText<L> {
       if (!silent) this.advance(this.detokenizer.push(id));
     }
     return this.release();
+  }
+
+  /** Text passes as it comes: no thoughts, calls or stop strings can show any more, and no token waits for its text. */
+  private get isPlain(): boolean {
+    return this.pending.length === 0 && this.stops.isInert && this.parser.isTransparent && !this.isOver;
+  }
+
+  /** `push` of one token where text passes as it comes, which is nearly always: each token of every stream is here. */
+  private pushPlain(id: number, logprob: L | null): ReplyPiece<L>[] {
+    const text = this.detokenizer.push(id);
+    const [offset, start] = [this.codePoints, this.position];
+    this.source = null;
+    this.taken += 1;
+    if (text === "") {
+      this.pending.push({ id, logprob, offset, start, end: null, silent: false, ordinal: this.taken });
+      return [];
+    }
+    this.position += text.length;
+    this.codePoints += text.length === 1 ? 1 : [...text].length;
+    this.parser.pass(text.length);
+    return [{ type: "text", text, tokens: [{ id, logprob, offset, visible: true }] }];
   }
 
   /** Ends the text: releases what was withheld. Afterwards `rest` gives the tokens that no piece carried. */

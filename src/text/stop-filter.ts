@@ -16,6 +16,10 @@ export class StopFilter {
     return this.stops.matched;
   }
 
+  get isInert(): boolean {
+    return this.stops.isInert;
+  }
+
   /** Place behind the match; null while there is none. */
   get matchEnd(): number | null {
     return this.end;

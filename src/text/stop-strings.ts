@@ -34,6 +34,11 @@ export class StopMatcher {
     return this.#matched;
   }
 
+  /** There is nothing to stop at. */
+  get isInert(): boolean {
+    return this.#stops.length === 0;
+  }
+
   get completedBy(): number | null {
     return this.#completedBy;
   }

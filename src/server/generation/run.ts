@@ -166,8 +166,11 @@ class RowEvents {
       const index = this.calls;
       if (piece.type === "call") this.calls += 1;
       for (const choice of this.row.choices) {
-        if (piece.type !== "call") events.push({ ...piece, choice });
-        else events.push({ type: "call", choice, call: { index, ...piece.call }, tokens: piece.tokens });
+        if (piece.type === "call") {
+          events.push({ type: "call", choice, call: { index, ...piece.call }, tokens: piece.tokens });
+        } else if (piece.spans !== undefined) events.push({ ...piece, choice });
+        // Field by field: each token of every stream is here, and copying whatever there is costs more than the rest.
+        else events.push({ type: piece.type, choice, text: piece.text, tokens: piece.tokens });
       }
     }
     return events;

@@ -14,6 +14,8 @@ const END = "<|eom|>";
 const HEADER_TAIL = 256;
 
 export class ChannelSplit implements ReasoningSplit {
+  /** Another channel may always begin. */
+  readonly isOver = false;
   private state: "header" | "content" | "idle";
   private channel: "reasoning" | "answer" = "answer";
   private header = "";

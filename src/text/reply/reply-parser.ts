@@ -61,6 +61,16 @@ export class ReplyParser {
     this.push(begun);
   }
 
+  /** From now on every piece is text as it comes, so that it may be told by `pass` alone. */
+  get isTransparent(): boolean {
+    return this.calls === null && (this.split === null || this.split.isOver);
+  }
+
+  /** Instead of `push`, while the parser is transparent. */
+  pass(length: number): void {
+    this.place += length;
+  }
+
   /** The text ended inside a call, which was dropped. */
   get endedInCall(): boolean {
     return this.calls?.endedInCall ?? false;

@@ -37,7 +37,7 @@ export class TagSplit implements ReasoningSplit {
     this.closer = new LiteralSearch(tags.close);
   }
 
-  private get isOver(): boolean {
+  get isOver(): boolean {
     return this.state === "answer";
   }
 
