@@ -63,7 +63,7 @@ function operationId(method: string, path: string): string {
 function hoist(value: unknown, schemas: Record<string, object>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoist(item, schemas));
   if (typeof value !== "object" || value === null) return value;
-  const { $id, ...others } = value as { readonly $id?: unknown };
+  const { $id, ...others } = tuple(value) as { readonly $id?: unknown };
   const copy = Object.fromEntries(Object.entries(others).map(([key, inner]) => [key, hoist(inner, schemas)]));
   if (typeof $id !== "string") return copy;
   const known = schemas[$id];
@@ -72,4 +72,11 @@ function hoist(value: unknown, schemas: Record<string, object>): unknown {
   }
   schemas[$id] = copy;
   return { $ref: `#/components/schemas/${$id}` };
+}
+
+/** TypeBox has the tuples of an older draft of JSON schema than OpenAPI 3.1. */
+function tuple(value: object): object {
+  if (!("items" in value) || !Array.isArray(value.items)) return value;
+  const { items, additionalItems: _none, ...others } = value as Record<string, unknown>;
+  return { ...others, prefixItems: items, items: false };
 }

@@ -8,7 +8,7 @@ import { startServer } from "../../../src/server/listen.ts";
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "../../../src/server/options.ts";
 import type { DoctorBody } from "../../../src/server/telemetry/doctor-body.ts";
 import { ByteText } from "../byte-text.ts";
-import { type Script, ScriptedEngine, writes } from "../scripted-engine.ts";
+import { SCRIPTED_MODEL, type Script, ScriptedEngine, writes } from "../scripted-engine.ts";
 
 export interface AdminHarness extends AsyncDisposable {
   readonly url: string;
@@ -71,9 +71,9 @@ async function examine(): Promise<DoctorBody> {
 export async function adminHarness(
   script: (request: GenerateRequest) => Script = () => writes("Hello."),
   options: Partial<ServerOptions> = {},
-  { loaded = true, host = "127.0.0.1", insecure = false } = {},
+  { loaded = true, host = "127.0.0.1", insecure = false, model = SCRIPTED_MODEL } = {},
 ): Promise<AdminHarness> {
-  const engine = new ScriptedEngine(script);
+  const engine = new ScriptedEngine(script, model);
   engine.status = { state: "no_model" };
   const texts: ByteText[] = [];
   const log: string[] = [];
