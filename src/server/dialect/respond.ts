@@ -61,14 +61,12 @@ export async function respond(call: DialectCall, { request, server }: Exchange, 
   });
 }
 
-/** Reads and checks a body (`empty`: none is the empty object); the second name is never reached and only tells Elysia that it is JSON. */
+/** Reads and checks a body (`empty`: none is the empty object). */
 export function jsonParser(schema: TSchema, options: ServerOptions, { empty = false } = {}) {
   const check = bodyChecker(schema);
   const { maxBodyBytes: maxBytes, limits } = options;
-  const read = async ({ request }: { request: Request }) =>
+  return async ({ request }: { request: Request }) =>
     check(await readJsonObject(request, { maxBytes, empty, ...limits }));
-  const parsers: [typeof read, "json"] = [read, "json"];
-  return parsers;
 }
 
 export const generationHeaders = t.Object({

@@ -2,10 +2,10 @@
 import { expect, test } from "bun:test";
 import type { ModelInfo } from "../../../src/engine/protocol.ts";
 import { DEFAULT_LIMITS } from "../../../src/server/http/limits.ts";
+import { openApiOf, Published } from "../../support/published.ts";
 import { type AdminHarness, adminHarness, CHAT } from "../admin/admin-harness.ts";
 import { at, until } from "../harness.ts";
 import { SCRIPTED_MODEL, type Script, writes } from "../scripted-engine.ts";
-import { openApiOf, Published } from "./published.ts";
 
 const CALLS =
   '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call><tool_call>{"name":"g","arguments":{}}</tool_call>';

@@ -3,9 +3,9 @@ import { expect, test } from "bun:test";
 import { Type as t } from "@sinclair/typebox";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { openApiDocument } from "../../../src/server/openapi/document.ts";
+import { type Operation, openApiOf } from "../../support/published.ts";
 import { adminHarness } from "../admin/admin-harness.ts";
 import { at } from "../harness.ts";
-import { type Operation, openApiOf } from "./published.ts";
 
 async function document() {
   await using h = await adminHarness();
