@@ -52,8 +52,18 @@ export class Published {
     );
   }
 
+  /** The path in the document that a request's path and method stand for; null: it has none. */
+  operationOf(method: string, requested: string): string | null {
+    const bare = requested.replace(/\?.*$/, "").replace(/(?<=.)\/$/, "");
+    const names = (path: string) => new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`);
+    const { paths } = this.document;
+    const found = Object.keys(paths).find((path) => names(path).test(bare) || names(path).test(`/v1${bare}`));
+    return found !== undefined && paths[found]?.[method.toLowerCase()] !== undefined ? found : null;
+  }
+
   /** What is wrong with a reply to `method path`, `path` as in the document. Empty: nothing. */
-  faults(method: string, path: string, reply: Response, text: string): string[] {
+  faults(verb: string, path: string, reply: Response, text: string): string[] {
+    const method = verb.toLowerCase();
     const status = reply.status === 200 ? "200" : `${Math.floor(reply.status / 100)}XX`;
     const type = (reply.headers.get("content-type") ?? "").replace(/;.*$/, "");
     const place = ["paths", path, method, "responses", status, "content", type, "schema"];
