@@ -60,9 +60,10 @@ export function answerContext(
   return { id: hexId(`${prefix}-`), created: Math.floor(Date.now() / 1000), job, delivery, text };
 }
 
-export function head<const T extends string>(context: AnswerContext, object: T) {
+/** The beginning of an answer or chunk. With the choices at once: each token makes one, and a copy would show. */
+export function head<const T extends string, C>(context: AnswerContext, object: T, choices: C[]) {
   const model = context.delivery.model ?? context.job.model.id;
-  return { id: context.id, object, created: context.created, model, system_fingerprint: null };
+  return { id: context.id, object, created: context.created, model, system_fingerprint: null, choices };
 }
 
 export function usageBody(usage: TokenUsage): Static<typeof usageSchema> {

@@ -102,14 +102,17 @@ export function chatAnswer(
   const { job, delivery, text } = context;
   const usage = usageOf(job, results);
   return {
-    ...head(context, "chat.completion"),
-    choices: results.map((result) => ({
-      index: result.choice,
-      message: message(result),
-      logprobs: delivery.logprobs ? chatLogprobs(result.tokens, text) : null,
-      finish_reason: finishReason(result.reason),
-      ...(delivery.returnTokenIds && { token_ids: result.tokens.map((token) => token.id) }),
-    })),
+    ...head(
+      context,
+      "chat.completion",
+      results.map((result) => ({
+        index: result.choice,
+        message: message(result),
+        logprobs: delivery.logprobs ? chatLogprobs(result.tokens, text) : null,
+        finish_reason: finishReason(result.reason),
+        ...(delivery.returnTokenIds && { token_ids: result.tokens.map((token) => token.id) }),
+      })),
+    ),
     usage: usageBody(usage),
     ...(delivery.returnTokenIds && { prompt_token_ids: Array.from(job.prompts[0] ?? []) }),
     x_mlx_dspark: reportBlock(job.id, usage, results),
@@ -175,7 +178,7 @@ export class ChatChunks {
   close(): ChatChunk[] {
     if (!this.context.delivery.includeUsage) return [];
     const usage = usageBody(usageOf(this.context.job, this.finished));
-    return [{ ...head(this.context, "chat.completion.chunk"), choices: [], usage }];
+    return [{ ...head(this.context, "chat.completion.chunk", []), usage }];
   }
 
   private text(event: ChoiceEvent, delta: ChunkChoice["delta"]): ChatChunk {
@@ -197,7 +200,7 @@ export class ChatChunks {
 
   private chunk(choices: ChunkChoice[], extra: Pick<ChatChunk, "prompt_token_ids" | "x_mlx_dspark"> = {}): ChatChunk {
     // Filled in place: each token makes one.
-    const chunk: ChatChunk = Object.assign(head(this.context, "chat.completion.chunk"), { choices });
+    const chunk: ChatChunk = head(this.context, "chat.completion.chunk", choices);
     if (this.context.delivery.includeUsage) chunk.usage = null;
     return Object.assign(chunk, extra);
   }

@@ -72,17 +72,20 @@ export function completionAnswer(
   const { job, delivery, text } = context;
   const usage = usageOf(job, results);
   return {
-    ...head(context, "text_completion"),
-    choices: results.map((result) => ({
-      index: result.choice,
-      text: result.text,
-      logprobs: delivery.logprobs ? completionLogprobs(result.tokens, text) : null,
-      finish_reason: finishReason(result.reason),
-      ...(delivery.returnTokenIds && {
-        prompt_token_ids: promptIdsOf(job, result.choice),
-        token_ids: result.tokens.map((token) => token.id),
-      }),
-    })),
+    ...head(
+      context,
+      "text_completion",
+      results.map((result) => ({
+        index: result.choice,
+        text: result.text,
+        logprobs: delivery.logprobs ? completionLogprobs(result.tokens, text) : null,
+        finish_reason: finishReason(result.reason),
+        ...(delivery.returnTokenIds && {
+          prompt_token_ids: promptIdsOf(job, result.choice),
+          token_ids: result.tokens.map((token) => token.id),
+        }),
+      })),
+    ),
     usage: usageBody(usage),
     x_mlx_dspark: reportBlock(job.id, usage, results),
   };
@@ -106,7 +109,7 @@ export class CompletionChunks {
   close(): CompletionChunk[] {
     if (!this.context.delivery.includeUsage) return [];
     const usage = usageBody(usageOf(this.context.job, this.finished));
-    return [{ ...head(this.context, "text_completion"), choices: [], usage }];
+    return [{ ...head(this.context, "text_completion", []), usage }];
   }
 
   private chunk(
@@ -130,8 +133,7 @@ export class CompletionChunks {
     const reference = this.first ? { req: job.id } : null;
     this.first = false;
     return {
-      ...head(this.context, "text_completion"),
-      choices: [choice],
+      ...head(this.context, "text_completion", [choice]),
       ...(delivery.includeUsage && { usage: null }),
       ...beside(reference, told),
     };
