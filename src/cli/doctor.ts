@@ -2,10 +2,11 @@
 import { nativeFolder } from "../engine/embedded/files.ts";
 import { tryBackend } from "../machine/backend.ts";
 import type { BackendProbe } from "../machine/doctor.ts";
+import type { MachineReport } from "../server/telemetry/doctor-body.ts";
 import { defineCliCommand } from "./command.ts";
 import { switchFlag } from "./flags.ts";
 import type { CliIo } from "./io.ts";
-import { type MachineReport, machineReport } from "./machine-report.ts";
+import { machineReport } from "./machine-report.ts";
 import { size } from "./progress.ts";
 
 const doctorFlags = {

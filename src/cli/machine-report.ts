@@ -5,32 +5,14 @@ import { wantedCacheRoot } from "../hub/cache-root.ts";
 import { type CatalogueRow, catalogue } from "../hub/catalogue.ts";
 import { hubSettings } from "../hub/environment.ts";
 import { localRoots } from "../hub/local-sources.ts";
-import { type BackendProbe, type DoctorReport, examineMachine } from "../machine/doctor.ts";
+import { type BackendProbe, examineMachine } from "../machine/doctor.ts";
+import type { MachineReport } from "../server/telemetry/doctor-body.ts";
 import type { CliIo } from "./io.ts";
 
 /** Unpacking the libraries on a slow disk, then one product. */
 const PROBE_LIMIT_MS = 60_000;
 /** Of the machine's memory that a model may take. */
 const RAM_SHARE = 0.8;
-
-export type ModelReadiness = "ready" | "drafter missing" | "not downloaded";
-
-/** `/doctor`'s JSON. */
-export interface MachineReport extends DoctorReport {
-  readonly models: readonly {
-    readonly id: string;
-    readonly target: string;
-    readonly ram_gb: number;
-    readonly fits: boolean;
-    readonly state: ModelReadiness;
-  }[];
-  readonly model_dirs: {
-    readonly cache: string;
-    readonly hub: string;
-    readonly lmstudio: readonly string[];
-    readonly extra: readonly string[];
-  };
-}
 
 export async function machineReport(io: CliIo): Promise<MachineReport> {
   const { mlx, mlxC } = packageFile.native;

@@ -4,6 +4,7 @@ import { embeddedSizes } from "../engine/embedded/files.ts";
 import { type CatalogueRow, catalogue, type InstalledModel, installedModels } from "../hub/catalogue.ts";
 import { localRoots } from "../hub/local-sources.ts";
 import type { RegistryRow } from "../hub/registry.ts";
+import type { Catalogue } from "../server/admin/models-body.ts";
 import { defineCliCommand } from "./command.ts";
 import { switchFlag } from "./flags.ts";
 import type { CliIo } from "./io.ts";
@@ -75,7 +76,7 @@ function diskText(row: RegistryRow, { targetBytes, drafterBytes, ready }: Omit<C
 }
 
 /** As `/admin/models` (admin-metrics.md §7), which adds what only a server knows: the loaded model and the bandwidth. */
-export async function modelsBody(io: Pick<CliIo, "env">) {
+export async function modelsBody(io: Pick<CliIo, "env">): Promise<Catalogue> {
   const rows = await catalogue(io.env, embeddedSizes);
   const installed = await installedModels(io.env);
   const disk = installed.filter(({ source }) => source === "cache").reduce((sum, { bytes }) => sum + bytes, 0);
@@ -92,7 +93,7 @@ export async function modelsBody(io: Pick<CliIo, "env">) {
   };
 }
 
-function rowJson({ row, targetBytes, drafterBytes, ready }: CatalogueRow) {
+function rowJson({ row, targetBytes, drafterBytes, ready }: CatalogueRow): Catalogue["models"][number] {
   const dspark = row.embedded ? `${row.id}-dspark` : row.dspark;
   return {
     id: row.id,

@@ -4,6 +4,7 @@
  */
 import { accessSync, constants, existsSync, readdirSync } from "node:fs";
 import { dirname } from "node:path";
+import { type Static, type TSchema, Type as t } from "@sinclair/typebox";
 import type { BackendFacts } from "./backend.ts";
 import { readSystem, type SystemFacts, THIS_MACHINE } from "./system.ts";
 
@@ -24,42 +25,47 @@ export interface Examination {
   readonly system?: SystemFacts;
 }
 
+const orNull = <T extends TSchema>(schema: T) => t.Union([schema, t.Null()]);
+
+const environmentSchema = t.Object({
+  version: t.String(),
+  platform: t.String(),
+  machine: t.String(),
+  os_version: t.String(),
+  apple_silicon: t.Boolean(),
+  backend: t.Union([t.Literal("metal"), t.Literal("cpu"), t.Null()]),
+  metal_ok: t.Boolean(),
+  metal_error: orNull(t.String()),
+  device: orNull(t.String({ description: 'For people: "metal", "cpu (avx512, 8 threads)".' })),
+  native: t.Object({ libmlx: orNull(t.String()), mlxc: t.String(), shim: orNull(t.Number()) }),
+  ram_gb: t.Number(),
+  iogpu_wired_limit_mb: orNull(t.Number()),
+  wired_limit_hint: orNull(t.String()),
+  chip: t.Object({
+    name: t.String(),
+    gpu_cores: orNull(t.Integer()),
+    cpus: t.Integer(),
+    bandwidth_gb_s: orNull(t.Number()),
+    bandwidth_source: t.String(),
+  }),
+  memory: t.Object({
+    total_bytes: t.Integer(),
+    free_percent: orNull(t.Number()),
+    pressure: t.String(),
+    swap_used_bytes: orNull(t.Integer()),
+    swap_total_bytes: orNull(t.Integer()),
+  }),
+});
+
 /** JSON as `/doctor` sends it, without the models, which this room does not know. */
-export interface DoctorReport {
-  readonly ok: boolean;
-  readonly problems: readonly string[];
-  readonly notes: readonly string[];
-  readonly environment: {
-    readonly version: string;
-    readonly platform: string;
-    readonly machine: string;
-    readonly os_version: string;
-    readonly apple_silicon: boolean;
-    readonly backend: "metal" | "cpu" | null;
-    readonly metal_ok: boolean;
-    readonly metal_error: string | null;
-    /** For people: "metal", "cpu (avx512, 8 threads)". */
-    readonly device: string | null;
-    readonly native: { readonly libmlx: string | null; readonly mlxc: string; readonly shim: number | null };
-    readonly ram_gb: number;
-    readonly iogpu_wired_limit_mb: number | null;
-    readonly wired_limit_hint: string | null;
-    readonly chip: {
-      readonly name: string;
-      readonly gpu_cores: number | null;
-      readonly cpus: number;
-      readonly bandwidth_gb_s: number | null;
-      readonly bandwidth_source: string;
-    };
-    readonly memory: {
-      readonly total_bytes: number;
-      readonly free_percent: number | null;
-      readonly pressure: string;
-      readonly swap_used_bytes: number | null;
-      readonly swap_total_bytes: number | null;
-    };
-  };
-}
+export const reportSchema = t.Object({
+  ok: t.Boolean(),
+  problems: t.Array(t.String({ description: "What keeps the program from working." })),
+  notes: t.Array(t.String()),
+  environment: environmentSchema,
+});
+
+export type DoctorReport = Static<typeof reportSchema>;
 
 const GB = 1e9;
 /** cli.md §7. The system reports a little less than what is sold as 16 GB. */

@@ -3,17 +3,26 @@
  * (memory.md §8). Speculation legitimately exceeds it: it commits several tokens a step.
  */
 
+import { type Static, Type as t } from "@sinclair/typebox";
+
 export interface ReadPerToken {
   readonly activeBytes: number;
   readonly kvBytesPerToken: number;
 }
 
-export interface Ceiling {
-  readonly context: number;
-  readonly bytes_per_token: number;
-  /** Tokens a second of one stream; null: the bandwidth is unknown. */
-  readonly ceiling_tps: number | null;
-}
+export const ceilingSchema = t.Object(
+  {
+    context: t.Integer({ description: "Tokens." }),
+    bytes_per_token: t.Integer(),
+    ceiling_tps: t.Union([
+      t.Number({ description: "Tokens a second of one stream; null: the bandwidth is unknown." }),
+      t.Null(),
+    ]),
+  },
+  { $id: "Ceiling" },
+);
+
+export type Ceiling = Static<typeof ceilingSchema>;
 
 /** @param gbS bandwidth in 1e9 bytes a second; null: unknown */
 export function ceilingAt(
@@ -32,12 +41,16 @@ export function ceilingAt(
 /** Context at which a calibration measures a step, in tokens (calibration.md §2). */
 const STEP_CONTEXT = 512;
 
-export interface Baseline {
-  readonly step_ms: number;
-  readonly achieved_gb_s: number;
-  /** Of the bandwidth, the part that a plain step uses; null: it is unknown. */
-  readonly mbu: number | null;
-}
+export const baselineSchema = t.Object({
+  step_ms: t.Number(),
+  achieved_gb_s: t.Number(),
+  mbu: t.Union([
+    t.Number({ description: "Of the bandwidth, the part that a plain step uses; null: it is unknown." }),
+    t.Null(),
+  ]),
+});
+
+export type Baseline = Static<typeof baselineSchema>;
 
 /** What a plain step achieves. `stepMs` as calibrated. */
 export function baselineOf(stepMs: number, read: ReadPerToken, gbS: number | null): Baseline {

@@ -1,13 +1,22 @@
 /** One sentence about how well this machine does with its model, with findings and what would help (memory.md §8). */
 
-export type VerdictLevel = "info" | "healthy" | "ok" | "attention" | "problem";
+import { type Static, Type as t } from "@sinclair/typebox";
 
-export interface Verdict {
-  readonly level: VerdictLevel;
-  readonly headline: string;
-  readonly findings: readonly string[];
-  readonly levers: readonly string[];
-}
+const ORDER = ["info", "healthy", "ok", "attention", "problem"] as const;
+
+export type VerdictLevel = (typeof ORDER)[number];
+
+export const verdictSchema = t.Object(
+  {
+    level: t.Union(ORDER.map((level: VerdictLevel) => t.Literal(level))),
+    headline: t.String(),
+    findings: t.Array(t.String()),
+    levers: t.Array(t.String({ description: "What would help." })),
+  },
+  { $id: "Verdict" },
+);
+
+export type Verdict = Static<typeof verdictSchema>;
 
 /** Null: not known. */
 export interface VerdictFacts {
@@ -36,8 +45,6 @@ const PARITY = 0.85;
 const ACCEPT_LENGTH_LOW = 2;
 const SWAP_GROWTH_MAX_BYTES = 64 * 2 ** 20;
 const CONTEXT_FULL = 0.9;
-
-const ORDER: readonly VerdictLevel[] = ["info", "healthy", "ok", "attention", "problem"];
 
 export function verdictOf(facts: VerdictFacts): Verdict {
   let { level, headline } = bandwidthClass(facts);

@@ -2,7 +2,7 @@
  * The Elysia app: what holds for every request (Host, CORS, HEAD, OPTIONS, key), the routes, and the one place where
  * errors become replies. Which requests exist is in the dialects' own files.
  */
-import { openapi } from "@elysiajs/openapi";
+import { type Static, Type as t } from "@sinclair/typebox";
 import { Elysia, ValidationError } from "elysia";
 import type { EngineClient } from "../engine/client.ts";
 import { ADMIN_GET_PATHS, ADMIN_POST_PATHS, type AdminSetup, adminRoutes } from "./admin/routes.ts";
@@ -14,14 +14,16 @@ import { invalidRequest, RequestError, toRequestError } from "./errors.ts";
 import type { ReplyDefaults } from "./generation/chat-prompt.ts";
 import { GenerationService } from "./generation/service.ts";
 import type { TextSource } from "./generation/text.ts";
-import { healthBody } from "./health.ts";
+import { healthBody, healthSchema } from "./health.ts";
 import { checkApiKey } from "./http/auth.ts";
 import { checkHeaders } from "./http/headers.ts";
 import { onlyMethod } from "./http/methods.ts";
 import { checkAdminOrigin, checkHost, corsHeaders } from "./http/origin.ts";
 import { modelRoutes } from "./models.ts";
 import { openAiRoutes } from "./openai/routes.ts";
-import { OPENAPI_PAGE } from "./openapi-page.ts";
+import { openApiDocument } from "./openapi/document.ts";
+import { operation } from "./openapi/operation.ts";
+import { OPENAPI_PAGE } from "./openapi/page.ts";
 import type { ServerOptions } from "./options.ts";
 import { responsesRoutes } from "./responses/routes.ts";
 import { MachineFacts } from "./telemetry/facts.ts";
@@ -42,6 +44,11 @@ export interface AppParts {
 
 /** Paths that exist under both `/v1` and the root, with the methods that they answer. */
 const PREFIXES = ["/v1", ""] as const;
+
+const rootSchema = t.Object(
+  { name: t.Literal("mlx-dspark"), version: t.String(), docs: t.Literal("/openapi") },
+  { $id: "Root" },
+);
 
 export function createApp(parts: AppParts) {
   const { engine, options } = parts;
@@ -87,17 +94,13 @@ export function createApp(parts: AppParts) {
       // The pattern of the route, never the path: a client must not make series of its own.
       telemetry.counters.http.of({ route: route ?? "unknown", status: String(status) }).value += 1;
     })
-    .use(
-      openapi({
-        path: "/openapi",
-        provider: null,
-        documentation: { info: { title: "mlx-dspark", version: options.version } },
-      }),
-    )
     .get("/openapi", () => new Response(OPENAPI_PAGE, { headers: { "content-type": "text/html; charset=utf-8" } }), {
       detail: { hide: true },
     })
-    .get("/", () => ({ name: "mlx-dspark", version: options.version, docs: "/openapi" }), { detail: { hide: true } })
+    .get("/openapi/json", () => openApi(), { detail: { hide: true } })
+    .get("/", (): Static<typeof rootSchema> => ({ name: "mlx-dspark", version: options.version, docs: "/openapi" }), {
+      detail: operation({ tag: "Server", summary: "Who answers here", json: rootSchema }),
+    })
     .get(
       "/health",
       async () =>
@@ -111,8 +114,14 @@ export function createApp(parts: AppParts) {
           memory: facts.memory(),
           uptimeSeconds: (performance.now() - startedAt) / 1000,
         }),
-      { detail: { summary: "Readiness and configuration" } },
+      { detail: operation({ tag: "Server", summary: "Readiness and configuration", json: healthSchema }) },
     );
+  // Made once, and only when somebody wants it: all routes are there then.
+  let document: object | null = null;
+  function openApi(): object {
+    document ??= openApiDocument(app.routes, options.version);
+    return document;
+  }
 
   for (const prefix of PREFIXES) {
     app

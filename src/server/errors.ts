@@ -5,19 +5,22 @@
  */
 import { EngineError } from "../engine/client.ts";
 
-/** Error types of http-openai.md §7. `client_closed` is never sent: nobody is there to read it. */
-export type ErrorType =
-  | "invalid_request_error"
-  | "authentication_error"
-  | "permission_error"
-  | "not_found"
-  | "request_too_large"
-  | "rate_limit_error"
-  | "server_error"
+/** Error types of http-openai.md §7. `client_closed` is never read: nobody is there. */
+export const ERROR_TYPES = [
+  "invalid_request_error",
+  "authentication_error",
+  "permission_error",
+  "not_found",
+  "request_too_large",
+  "rate_limit_error",
+  "server_error",
   /** A model could not be loaded (admin-metrics.md §6). */
-  | "api_error"
-  | "service_unavailable"
-  | "client_closed";
+  "api_error",
+  "service_unavailable",
+  "client_closed",
+] as const;
+
+export type ErrorType = (typeof ERROR_TYPES)[number];
 
 export interface RequestErrorFields {
   readonly status: number;

@@ -1,15 +1,97 @@
 /** `GET /health`: readiness and configuration, from the first second on and without a key (admin-metrics.md §1). */
 import { basename } from "node:path";
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { EngineStatus } from "../engine/client.ts";
 import type { EngineStats } from "../engine/protocol.ts";
 import type { MemoryState } from "../machine/system.ts";
 import type { LoadWish } from "./admin/model-slot.ts";
-import { downloadOf, errorOf, phaseOf } from "./admin/status-body.ts";
+import { downloadOf, downloadSchema, errorOf, phaseOf, phaseSchema } from "./admin/status-body.ts";
 import { withoutPaths } from "./errors.ts";
 import { callFamily } from "./generation/chat-prompt.ts";
 import type { TextSource } from "./generation/text.ts";
+import { count, modeSchema, oneOf, orNull } from "./openapi/schemas.ts";
 import type { ServerOptions } from "./options.ts";
-import { NO_GUARD } from "./telemetry/facts.ts";
+import { disabledSchema, NO_GUARD, queueSchema } from "./telemetry/facts.ts";
+
+const warningSchema = t.Object(
+  {
+    code: oneOf("load_note", "memory_pressure"),
+    level: oneOf("attention", "problem"),
+    message: t.String(),
+    action: orNull(t.String()),
+  },
+  { $id: "Warning" },
+);
+
+const engineSchema = t.Object({
+  live_arrays: count,
+  active_rows: count,
+  steps: count,
+  requests_done: count,
+  active_bytes: count,
+  cache_bytes: count,
+});
+
+const serverFields = {
+  warnings: t.Array(warningSchema),
+  version: t.String(),
+  uptime_s: count,
+};
+
+const readySchema = t.Object(
+  {
+    status: t.Literal("ok", { description: "Requests are answered, also while others run." }),
+    model: t.String(),
+    mode: modeSchema,
+    target: t.String(),
+    drafter: orNull(t.String()),
+    max_draft: t.String({ description: "A number, or auto." }),
+    lookup_drafts: t.Boolean(),
+    confidence_threshold: t.Number(),
+    race_arm_confidence: t.Literal(false),
+    small_m: t.Literal(false),
+    sdpa_split: t.Literal(false),
+    multirow_attn: t.Literal(false),
+    cpu_split: t.Null(),
+    cpu_split_suspended: t.Null(),
+    drafter_window: orNull(count),
+    warmup: t.Boolean(),
+    context_window: t.Integer(),
+    kv_bits: oneOf(0, 4, 8),
+    memory_guard: disabledSchema,
+    max_output_tokens: t.Integer(),
+    supports_reasoning_effort: t.Boolean(),
+    thinking_default: oneOf("on", "off"),
+    reasoning_effort: orNull(t.String()),
+    tool_format: orNull(t.String({ description: "How the model writes calls." })),
+    device: t.String(),
+    backend: oneOf("metal", "cpu"),
+    max_batch: t.Integer(),
+    queue: queueSchema,
+    prefix_cache: t.Literal(false),
+    engine: orNull(engineSchema),
+    ...serverFields,
+  },
+  { $id: "HealthReady" },
+);
+
+const waitingSchema = t.Object(
+  {
+    status: oneOf("loading", "no_model"),
+    model: t.Null(),
+    loading: t.Boolean(),
+    phase: orNull(phaseSchema),
+    download: orNull(downloadSchema),
+    progress: orNull(t.Object({ phase: t.String(), fraction: orNull(t.Number()) })),
+    error: orNull(t.String({ description: "Why the last load failed." })),
+    ...serverFields,
+  },
+  { $id: "HealthWithoutModel" },
+);
+
+export const healthSchema = t.Union([readySchema, waitingSchema]);
+
+type Warning = Static<typeof warningSchema>;
 
 export interface HealthInput {
   readonly status: EngineStatus;
@@ -26,7 +108,7 @@ export interface HealthInput {
 }
 
 /** The body of `/health`; `status` is `ok` as soon as requests are answered, also while the engine is busy. */
-export function healthBody(input: HealthInput): Record<string, unknown> {
+export function healthBody(input: HealthInput): Static<typeof healthSchema> {
   const { status, options, text, wish } = input;
   const warnings = memoryWarnings(input.memory);
   if (status.state === "ready" && text !== null) {
@@ -87,7 +169,7 @@ export function healthBody(input: HealthInput): Record<string, unknown> {
 }
 
 /** Flat over any number of requests once the engine is idle: `live_arrays` and `active_bytes`. */
-function engineCounters(stats: EngineStats) {
+function engineCounters(stats: EngineStats): Static<typeof engineSchema> {
   return {
     live_arrays: stats.liveArrays,
     active_rows: stats.activeRows,
@@ -99,11 +181,11 @@ function engineCounters(stats: EngineStats) {
 }
 
 function warning(
-  code: string,
+  code: Warning["code"],
   message: string,
-  level: "attention" | "problem" = "attention",
+  level: Warning["level"] = "attention",
   action: string | null = null,
-) {
+): Warning {
   return { code, level, message: withoutPaths(message), action };
 }
 

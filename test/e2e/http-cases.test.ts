@@ -4,6 +4,7 @@ import { httpCases, runCase } from "../support/http-cases.ts";
 import { PREDICATES } from "../support/http-predicates.ts";
 import { fieldAt } from "../support/http-reply.ts";
 import { repoRoot } from "../support/native.ts";
+import { openApiOf, Published } from "../support/published.ts";
 import { type RunningServer, requireExecutable, serve, temporaryCache } from "./executable.ts";
 
 /** Rounds of the case whose memory is watched. */
@@ -35,6 +36,33 @@ for (const one of httpCases()) {
     await PREDICATES[one.name]?.(await runCase(one, target()));
   }, 120_000);
 }
+
+test("what its document promises", async () => {
+  const published = new Published(await openApiOf(server.url));
+  const judge = async (method: "get" | "post", path: string, body?: object) => {
+    const init = { method, ...(body !== undefined && { body: JSON.stringify(body) }) };
+    const reply = await fetch(server.url + path, init);
+    expect(published.faults(method, path, reply, await reply.text())).toEqual([]);
+    expect([path, reply.status]).toEqual([path, 200]);
+  };
+  const chat = { messages: [{ role: "user", content: "Count to ten." }], max_tokens: 24 };
+  const schema = { type: "object", properties: { n: { type: "integer" } }, required: ["n"] };
+  const format = { type: "json_schema", json_schema: { name: "one", schema } };
+  const generations = [
+    ["/v1/chat/completions", { ...chat, stream_options: { include_usage: true, include_speculation: true } }],
+    ["/v1/chat/completions", { ...chat, response_format: format, logprobs: true, top_logprobs: 2 }],
+    ["/v1/completions", { prompt: "One, two,", max_tokens: 24, logprobs: 2 }],
+    ["/v1/responses", { input: "Count to ten.", max_output_tokens: 24 }],
+    ["/v1/messages", chat],
+  ] as const;
+  for (const [path, body] of generations) {
+    await judge("post", path, body);
+    await judge("post", path, { ...body, stream: true });
+  }
+  await judge("post", "/v1/messages/count_tokens", chat);
+  const readings = ["/", "/health", "/v1/models", "/metrics", "/machine", "/doctor", "/calibration", "/rounds"];
+  for (const path of [...readings, "/admin/status", "/admin/models", "/admin/integrations"]) await judge("get", path);
+}, 120_000);
 
 test("clients that go away leave no memory behind", async () => {
   const one = httpCases().find((candidate) => candidate.name === "disconnect-frees-slot");

@@ -1,9 +1,10 @@
 /**
- * Thousands of malformed requests over every route: each has a well-formed answer of its dialect, none is a 500, and the
- * server serves the next one. `FUZZ_RUNS=50000 bun test test/server/fuzz.test.ts` for more of them, `FUZZ_SEED` for others.
+ * Thousands of malformed requests over every route: each has a well-formed answer of its dialect, which is as `/openapi` says,
+ * none is a 500, and the server serves the next one. `FUZZ_RUNS=50000`, as in CI, for more of them, `FUZZ_SEED` for others.
  */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { openApiOf, Published } from "../support/published.ts";
 import { adminHarness, CHAT } from "./admin/admin-harness.ts";
 import { fuzzRequest } from "./fuzz-bodies.ts";
 import { harness } from "./harness.ts";
@@ -21,6 +22,7 @@ test(
     await using h = await adminHarness(() => writes("ok"));
     const seen = new Map<number, number>();
     const byRoute = new Set<string>();
+    const published = new Published(await openApiOf(h.url));
     await fc.assert(
       fc.asyncProperty(fuzzRequest, async ({ method, path, headers, body }) => {
         const reply = await h.get(path, { method, headers, ...(body !== null && { body }) });
@@ -30,6 +32,8 @@ test(
         byRoute.add(`${path.replace(/\?.*$/, "")} ${streamed ? "stream" : reply.status}`);
         expect(STATUSES).toContain(reply.status);
         expectWellFormed(path, reply, text);
+        const listed = published.operationOf(method, path);
+        if (listed !== null) expect(published.faults(method, listed, reply, text)).toEqual([]);
         // An unload was asked for and done: the next request should meet a model.
         if (h.slot.status.state !== "ready") expect((await h.post("/admin/load", { model: "first" })).status).toBe(200);
       }),

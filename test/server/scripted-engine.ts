@@ -34,6 +34,10 @@ export interface Script {
   readonly failure?: { readonly after: number; readonly error: WireError };
   /** What is said of each step's round. */
   readonly round?: RoundInfo;
+  /** Prompt tokens read before the whole prompt is. */
+  readonly prefill?: readonly number[];
+  /** Of its statistics, what is not as `statsOf` has it. */
+  readonly stats?: Partial<RequestStats>;
   /** Most likely alternatives of every token. */
   readonly top?: readonly (readonly [number, number])[];
 }
@@ -147,7 +151,9 @@ export class ScriptedEngine implements EngineClient {
     try {
       const script = this.script(request);
       let produced = 0;
-      yield { type: "prefill", processed: request.promptIds.length, total: request.promptIds.length };
+      const total = request.promptIds.length;
+      for (const processed of script.prefill ?? []) yield { type: "prefill", processed, total };
+      yield { type: "prefill", processed: total, total };
       while (reason === null) {
         if (script.stepMs !== undefined) await sleep(script.stepMs, ended);
         if (this.failure !== null) throw new EngineError(this.failure);
@@ -172,7 +178,7 @@ export class ScriptedEngine implements EngineClient {
           yield { type: "tokens", ids, logprobs: this.logprobs(request, script, ids), round: script.round ?? null };
       }
       this.finished.push(request.id);
-      yield { type: "done", reason, stats: statsOf(request, produced) };
+      yield { type: "done", reason, stats: { ...statsOf(request, produced), ...script.stats } };
     } finally {
       this.active -= 1;
       if (reason === null || reason === "cancelled") this.cancelled.push(request.id);

@@ -1,9 +1,45 @@
 /** `GET /admin/integrations`: ready-made configurations of clients for this server (clients.md §7). Holds the key. */
+import { type Static, Type as t } from "@sinclair/typebox";
 import { claudeEnvironment } from "../clients/claude-environment.ts";
 import { ANY_KEY, type ClientServer, KEY_VARIABLE, PROVIDER } from "../clients/client-server.ts";
 import { CODEX_PROFILE_FILE, codexProfile } from "../clients/codex-provider.ts";
 import { piProvider } from "../clients/pi-provider.ts";
 import { invalidRequest } from "../errors.ts";
+import { oneOf } from "../openapi/schemas.ts";
+
+const label = t.String();
+const byName = t.Record(t.String(), t.String());
+
+const integrationSchema = t.Object(
+  {
+    id: oneOf("claude-code", "codex", "opencode", "pi", "openai-compatible"),
+    name: t.String(),
+    protocol: oneOf("anthropic", "openai-responses", "openai-chat"),
+    summary: t.String(),
+    setup: t.Array(
+      t.Union([
+        t.Object({ kind: t.Literal("command"), label, command: t.String() }),
+        t.Object({ kind: t.Literal("env"), label, env: byName }),
+        t.Object({ kind: t.Literal("file"), label, path: t.String(), content: t.String() }),
+        t.Object({ kind: t.Literal("fields"), label, fields: byName }),
+      ]),
+    ),
+    note: t.Optional(t.String()),
+  },
+  { $id: "Integration" },
+);
+
+export const integrationsSchema = t.Object(
+  {
+    base_url: t.String({ description: "As the client reached the server." }),
+    model: t.String(),
+    integrations: t.Array(integrationSchema),
+  },
+  { $id: "Integrations" },
+);
+
+type Integration = Static<typeof integrationSchema>;
+type File = Extract<Integration["setup"][number], { kind: "file" }>;
 
 /**
  * The server's address in the client's own words. The header is the client's, so only a plain name or address with an
@@ -16,7 +52,7 @@ export function baseUrlOf(host: string | null): string {
 }
 
 /** `server.served.url`: as the client reached it. */
-export function integrationsBody(server: ClientServer) {
+export function integrationsBody(server: ClientServer): Static<typeof integrationsSchema> {
   return {
     base_url: server.served.url,
     model: server.served.model,
@@ -24,7 +60,7 @@ export function integrationsBody(server: ClientServer) {
   };
 }
 
-function claude(server: ClientServer) {
+function claude(server: ClientServer): Integration {
   const key = server.key === null ? "" : ` --api-key ${server.key}`;
   const command = `mlx-dspark claude --url ${server.served.url}${key}`;
   return {
@@ -44,7 +80,7 @@ function claude(server: ClientServer) {
   };
 }
 
-function codex(server: ClientServer) {
+function codex(server: ClientServer): Integration {
   return {
     id: "codex",
     name: "Codex",
@@ -62,7 +98,7 @@ function codex(server: ClientServer) {
   };
 }
 
-function openCode({ served: { url, model, contextWindow, maxOutputTokens }, key }: ClientServer) {
+function openCode({ served: { url, model, contextWindow, maxOutputTokens }, key }: ClientServer): Integration {
   const provider = {
     npm: "@ai-sdk/openai-compatible",
     name: PROVIDER,
@@ -80,7 +116,7 @@ function openCode({ served: { url, model, contextWindow, maxOutputTokens }, key 
   };
 }
 
-function pi(server: ClientServer) {
+function pi(server: ClientServer): Integration {
   const providers = { [PROVIDER]: piProvider(server, server.key ?? ANY_KEY) };
   return {
     id: "pi",
@@ -95,7 +131,7 @@ function pi(server: ClientServer) {
   };
 }
 
-function any({ served: { url, model }, key }: ClientServer) {
+function any({ served: { url, model }, key }: ClientServer): Integration {
   return {
     id: "openai-compatible",
     name: "Any OpenAI-compatible client",
@@ -111,10 +147,10 @@ function any({ served: { url, model }, key }: ClientServer) {
   };
 }
 
-function jsonFile(path: string, content: object) {
+function jsonFile(path: string, content: object): File {
   return file(path, `${JSON.stringify(content, null, 2)}\n`);
 }
 
-function file(path: string, content: string) {
+function file(path: string, content: string): File {
   return { kind: "file", label: `Write ${path}`, path, content };
 }

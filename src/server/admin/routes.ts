@@ -1,5 +1,5 @@
 /** The admin routes (admin-metrics.md §6, §7). Pages of foreign origins never get here: see `http/origin.ts`. */
-import { Type as t } from "@sinclair/typebox";
+import { type Static, type TSchema, Type as t } from "@sinclair/typebox";
 import { Elysia } from "elysia";
 import { EngineError } from "../../engine/client.ts";
 import { jsonParser } from "../dialect/respond.ts";
@@ -7,20 +7,22 @@ import { RequestError, toRequestError, withoutPaths } from "../errors.ts";
 import type { ReplyDefaults } from "../generation/chat-prompt.ts";
 import type { GenerationService } from "../generation/service.ts";
 import { isLoopbackAddress } from "../http/origin.ts";
+import { operation } from "../openapi/operation.ts";
 import type { ServerOptions } from "../options.ts";
+import type { DoctorBody } from "../telemetry/doctor-body.ts";
 import type { MachineFacts } from "../telemetry/facts.ts";
-import { baseUrlOf, integrationsBody } from "./integrations.ts";
+import { baseUrlOf, integrationsBody, integrationsSchema } from "./integrations.ts";
 import { type LoadDefaults, loadBodySchema, loadRequest, type StickySettings } from "./load-request.ts";
 import type { ModelSlot } from "./model-slot.ts";
-import { type Catalogue, modelsBody } from "./models-body.ts";
-import { statusBody } from "./status-body.ts";
+import { type Catalogue, modelsBody, modelsSchema } from "./models-body.ts";
+import { statusBody, statusSchema } from "./status-body.ts";
 
 /** What a server that can change its model is given. */
 export interface AdminSetup {
   readonly slot: ModelSlot;
   readonly defaults: LoadDefaults;
   readonly catalogue: () => Promise<Catalogue>;
-  readonly doctor?: () => Promise<object>;
+  readonly doctor?: () => Promise<DoctorBody>;
 }
 
 export interface AdminParts extends AdminSetup {
@@ -39,6 +41,14 @@ const flag = () => t.Optional(t.Boolean({ "x-must-be": "a boolean (true or false
 const cancelSchema = t.Object({ cleanup: flag() }, { additionalProperties: true });
 const unloadSchema = t.Object({ force: flag() }, { additionalProperties: true });
 
+const cancelledSchema = t.Union(
+  [
+    t.Object({ cancelled: t.Literal(true), repo: t.String(), cleanup: t.Boolean() }),
+    t.Object({ cancelled: t.Literal(false), reason: t.String() }),
+  ],
+  { $id: "LoadCancelled" },
+);
+
 export function adminRoutes(parts: AdminParts) {
   const { slot, service, options, facts, catalogue } = parts;
   let sticky: StickySettings = {
@@ -46,19 +56,21 @@ export function adminRoutes(parts: AdminParts) {
     thinking: options.thinking,
     effort: options.reasoningEffort,
   };
-  const detail = (summary: string) => ({ tags: ["Admin"], summary });
+  const detail = (summary: string, json: TSchema) => operation({ tag: "Admin", summary, json });
   return new Elysia()
-    .get("/admin/status", () => statusBody(slot.status), { detail: detail("How far a load is") })
+    .get("/admin/status", () => statusBody(slot.status), { detail: detail("How far a load is", statusSchema) })
     .get(
       "/admin/models",
-      async ({ request, server }) => {
+      async ({ request, server }): Promise<Static<typeof modelsSchema>> => {
         const known = await catalogue();
         const { status } = slot;
         const body = modelsBody(known, status.state === "ready" ? status.model : null, facts);
         const shown = options.apiKey !== null || isLoopbackAddress(server?.requestIP(request)?.address);
-        return shown ? body : { ...body, model_dirs: [], installed: body.installed.map(withoutPath) };
+        return shown
+          ? body
+          : { ...body, model_dirs: [], installed: body.installed.map((row) => ({ ...row, path: null })) };
       },
-      { detail: detail("What there is to load") },
+      { detail: detail("What there is to load", modelsSchema) },
     )
     .get(
       "/admin/integrations",
@@ -74,7 +86,7 @@ export function adminRoutes(parts: AdminParts) {
           key: options.apiKey,
         });
       },
-      { detail: detail("Configurations of clients for this server") },
+      { detail: detail("Configurations of clients for this server", integrationsSchema) },
     )
     .post(
       "/admin/load",
@@ -91,11 +103,15 @@ export function adminRoutes(parts: AdminParts) {
         parts.setReplyDefaults({ thinking: sticky.thinking, reasoningEffort: sticky.effort });
         return statusBody(slot.status);
       },
-      { body: loadBodySchema, parse: jsonParser(loadBodySchema, options), detail: detail("Load a model") },
+      {
+        body: loadBodySchema,
+        parse: jsonParser(loadBodySchema, options),
+        detail: detail("Load a model", statusSchema),
+      },
     )
     .post(
       "/admin/load/cancel",
-      ({ body }) => {
+      ({ body }): Static<typeof cancelledSchema> => {
         const cleanup = body.cleanup ?? false;
         const repo = slot.cancel(cleanup);
         return repo === null
@@ -105,7 +121,7 @@ export function adminRoutes(parts: AdminParts) {
       {
         body: cancelSchema,
         parse: jsonParser(cancelSchema, options, { empty: true }),
-        detail: detail("Give up the load under way"),
+        detail: detail("Give up the load under way", cancelledSchema),
       },
     )
     .post(
@@ -118,7 +134,7 @@ export function adminRoutes(parts: AdminParts) {
       {
         body: unloadSchema,
         parse: jsonParser(unloadSchema, options, { empty: true }),
-        detail: detail("Free the model"),
+        detail: detail("Free the model", statusSchema),
       },
     );
 }
@@ -128,8 +144,4 @@ function loadFailure(error: unknown, model: string): RequestError {
   if (!(error instanceof EngineError) || error.kind !== "load") return toRequestError(error);
   const message = `could not load '${withoutPaths(model)}': ${withoutPaths(error.message)}`;
   return new RequestError({ status: 500, type: "api_error", message }, { cause: error });
-}
-
-function withoutPath(row: object): object {
-  return { ...row, path: null };
 }

@@ -1,10 +1,41 @@
 /** How far a load is, as `/health` and `/admin/status` say it (admin-metrics.md §1, §6). */
 import { basename } from "node:path";
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { EngineStatus } from "../../engine/client.ts";
 import type { LoadProgress } from "../../engine/protocol.ts";
 import { withoutPaths } from "../errors.ts";
+import { count, oneOf, orNull } from "../openapi/schemas.ts";
 
-export function statusBody(status: EngineStatus) {
+export const phaseSchema = oneOf("loading", "warming_up");
+
+export const downloadSchema = t.Object(
+  {
+    repo: t.String(),
+    bytes_done: count,
+    bytes_total: orNull(count),
+    bytes_per_s: orNull(t.Number()),
+    file: orNull(t.String()),
+    files_done: orNull(count),
+    files_total: orNull(count),
+    eta_s: orNull(t.Number()),
+    resumed_bytes: orNull(t.Integer({ description: "Of them, what was there before." })),
+  },
+  { $id: "Download" },
+);
+
+export const statusSchema = t.Object(
+  {
+    ready: t.Boolean(),
+    loading: t.Boolean(),
+    model: orNull(t.String()),
+    error: orNull(t.String({ description: "Why the last load failed." })),
+    phase: t.Optional(phaseSchema),
+    download: t.Optional(orNull(downloadSchema)),
+  },
+  { $id: "LoadStatus" },
+);
+
+export function statusBody(status: EngineStatus): Static<typeof statusSchema> {
   return {
     ready: status.state === "ready",
     loading: status.state === "loading",
@@ -19,12 +50,12 @@ export function errorOf(status: EngineStatus): string | null {
   return status.state === "failed" ? withoutPaths(status.error.message) : null;
 }
 
-export function phaseOf(progress: LoadProgress | null): "loading" | "warming_up" {
+export function phaseOf(progress: LoadProgress | null): Static<typeof phaseSchema> {
   return progress?.phase === "warmup" ? "warming_up" : "loading";
 }
 
 /** Null when nothing is downloaded right now. */
-export function downloadOf(status: EngineStatus) {
+export function downloadOf(status: EngineStatus): Static<typeof downloadSchema> | null {
   if (status.state !== "loading" || status.progress?.phase !== "download") return null;
   const { requested, progress } = status;
   const { bytesDone, bytesTotal, bytesPerSecond, download } = progress;

@@ -1,13 +1,58 @@
 /** A Messages answer as a stream of named events, in the exact order of http-anthropic.md §4. */
+import { type Static, type TProperties, Type as t } from "@sinclair/typebox";
 import type { FrameSource } from "../dialect/stream.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
-import { choiceReport, usageOf } from "../generation/report.ts";
+import { choiceReport, reportSchema, usageOf } from "../generation/report.ts";
 import { eventFrame, type SseFrame } from "../http/sse.ts";
-import { type AnswerContext, inputUsage, messageHead, SIGNATURE, stopOf } from "./answer.ts";
+import { count } from "../openapi/schemas.ts";
+import {
+  type AnswerContext,
+  blockSchema,
+  inputFields,
+  inputUsage,
+  messageHead,
+  SIGNATURE,
+  startedMessageSchema,
+  stopFields,
+  stopOf,
+} from "./answer.ts";
 import { type BlockKind, type BlockStep, BlockStream, type ToolUse } from "./block-stream.ts";
-import { errorFrame } from "./envelope.ts";
+import { errorEventSchema, errorFrame } from "./envelope.ts";
 
-const PING = typed("ping");
+function event<const N extends string, P extends TProperties>(type: N, fields: P) {
+  return t.Object({ type: t.Literal(type), ...fields });
+}
+
+const deltaSchema = t.Union([
+  event("text_delta", { text: t.String({ minLength: 1 }) }),
+  event("thinking_delta", { thinking: t.String({ minLength: 1 }) }),
+  event("signature_delta", { signature: t.String() }),
+  event("input_json_delta", { partial_json: t.String() }),
+]);
+
+const ownEventSchema = t.Union([
+  event("message_start", { message: startedMessageSchema }),
+  event("ping", {}),
+  event("content_block_start", { index: count, content_block: blockSchema }),
+  event("content_block_delta", { index: count, delta: deltaSchema }),
+  event("content_block_stop", { index: count }),
+  event("message_delta", {
+    delta: t.Object(stopFields),
+    usage: t.Object({ ...inputFields, output_tokens: count }),
+    x_mlx_dspark: reportSchema,
+  }),
+  event("message_stop", {}),
+]);
+
+/** Each object of a stream; the name of its event is its type. */
+export const messageEventSchema = t.Union([...ownEventSchema.anyOf, errorEventSchema], { $id: "MessageEvent" });
+
+type MessageEvent = Static<typeof ownEventSchema>;
+type Fields<E extends MessageEvent["type"]> = Omit<Extract<MessageEvent, { type: E }>, "type">;
+type Delta = Static<typeof deltaSchema>;
+type Block = Static<typeof blockSchema>;
+
+const PING = typed("ping", {});
 
 export class MessageFrames implements FrameSource {
   private readonly blocks = new BlockStream();
@@ -58,7 +103,7 @@ export class MessageFrames implements FrameSource {
     return [
       ...frames(this.blocks.finish()),
       typed("message_delta", { delta, usage, x_mlx_dspark: choiceReport(this.context.job, end) }),
-      typed("message_stop"),
+      typed("message_stop", {}),
     ];
   }
 
@@ -83,22 +128,22 @@ function stepFrames(step: BlockStep): SseFrame[] {
   }
 }
 
-function emptyBlock(block: BlockKind | ToolUse): object {
+function emptyBlock(block: BlockKind | ToolUse): Block {
   if (block === "text") return { type: "text", text: "" };
   if (block === "thinking") return { type: "thinking", thinking: "", signature: "" };
   return { type: "tool_use", ...block, input: {} };
 }
 
-function textDelta(block: BlockKind | ToolUse, text: string): object {
+function textDelta(block: BlockKind | ToolUse, text: string): Delta {
   if (block === "text") return { type: "text_delta", text };
   if (block === "thinking") return { type: "thinking_delta", thinking: text };
   return { type: "input_json_delta", partial_json: text };
 }
 
-function delta(index: number, value: object): SseFrame {
+function delta(index: number, value: Delta): SseFrame {
   return typed("content_block_delta", { index, delta: value });
 }
 
-function typed(type: string, fields: object = {}): SseFrame {
+function typed<E extends MessageEvent["type"]>(type: E, fields: Fields<E>): SseFrame {
   return eventFrame(type, { type, ...fields });
 }

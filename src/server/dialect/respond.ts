@@ -2,7 +2,7 @@
  * From a request in the internal form to a reply, the same for every dialect: the service starts it, and the dialect's
  * wire makes of its events either one body or a stream of frames.
  */
-import type { TSchema } from "@sinclair/typebox";
+import { type TSchema, Type as t } from "@sinclair/typebox";
 import { type RequestError, toRequestError } from "../errors.ts";
 import { ChoiceCollector, type ChoiceResult } from "../generation/events.ts";
 import { withLateThoughts } from "../generation/late-thoughts.ts";
@@ -61,15 +61,17 @@ export async function respond(call: DialectCall, { request, server }: Exchange, 
   });
 }
 
-/** Reads and checks a body (`empty`: none is the empty object); the second name is never reached and only tells the OpenAPI page that it is JSON. */
+/** Reads and checks a body (`empty`: none is the empty object). */
 export function jsonParser(schema: TSchema, options: ServerOptions, { empty = false } = {}) {
   const check = bodyChecker(schema);
   const { maxBodyBytes: maxBytes, limits } = options;
-  const read = async ({ request }: { request: Request }) =>
+  return async ({ request }: { request: Request }) =>
     check(await readJsonObject(request, { maxBytes, empty, ...limits }));
-  const parsers: [typeof read, "json"] = [read, "json"];
-  return parsers;
 }
+
+export const generationHeaders = t.Object({
+  "x-priority": t.Optional(t.String({ description: "low: requests without it go first." })),
+});
 
 /** `x-priority: low` puts a request into the background class (batching.md B11). */
 export function priorityOf(request: Request): 0 | 1 {

@@ -3,9 +3,57 @@
  * statistics. Several choices are reported as one: a prompt is counted once however many choices it has, completions
  * are summed, and rows that ran side by side share their seconds (the longest counts).
  */
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { GrammarStats, RequestStats } from "../../engine/protocol.ts";
+import { byNumber, count, modeSchema, oneOf } from "../openapi/schemas.ts";
 import type { ChoiceResult } from "./events.ts";
 import type { GenerationJob } from "./job.ts";
+
+const grammarSchema = t.Object({
+  kind: oneOf("json_object", "json_schema", "tools", "ebnf", "regex", "choice"),
+  compile_ms: t.Number(),
+  cached: t.Boolean({ description: "It was compiled before." }),
+  masked_rows: count,
+  cut_drafts: count,
+  forced_tokens: count,
+  relaxed: t.Array(t.String(), { description: "JSON pointers of what of the schema is not enforced." }),
+});
+
+/** `x_mlx_dspark` of a finished answer or choice. */
+export const reportSchema = t.Object(
+  {
+    mode: modeSchema,
+    req: t.String({ description: "The request in /rounds and /events." }),
+    accept_len: t.Number({ description: "Tokens committed a round." }),
+    tokens_per_sec: t.Number({ description: "From the start of the prompt's reading." }),
+    decode_tokens_per_sec: t.Number(),
+    target_forwards: count,
+    cap: t.Optional(t.Integer({ description: "Most drafts a round." })),
+    lookup_rounds: t.Optional(count),
+    rounds: t.Optional(count),
+    drafted: t.Optional(count),
+    accepted: t.Optional(count),
+    parked_rounds: t.Optional(t.Integer({ description: "Plain steps, taken because drafting did not pay." })),
+    accept_histogram: t.Optional(byNumber(count)),
+    prompt_tokens: count,
+    cached_tokens: count,
+    completion_tokens: count,
+    context_tokens: count,
+    prefill_seconds: t.Number(),
+    decode_seconds: t.Number(),
+    ttft_seconds: t.Number(),
+    queue_seconds: t.Number(),
+    prefill_tokens_per_sec: t.Optional(t.Number()),
+    grammar: t.Optional(grammarSchema),
+    decay_ratio: t.Optional(t.Number({ description: "Speed at the end over speed at the beginning." })),
+  },
+  { $id: "Report" },
+);
+
+export type Report = Static<typeof reportSchema>;
+
+/** `x_mlx_dspark` of an answer that has only begun. */
+export const referenceSchema = t.Object({ req: t.String() }, { $id: "RequestReference" });
 
 export interface TokenUsage {
   readonly promptTokens: number;
@@ -38,11 +86,7 @@ export function usageOf(job: GenerationJob, finished: readonly FinishedChoice[])
 }
 
 /** The `x_mlx_dspark` object. */
-export function reportBlock(
-  requestId: string,
-  usage: TokenUsage,
-  finished: readonly FinishedChoice[],
-): Record<string, unknown> {
+export function reportBlock(requestId: string, usage: TokenUsage, finished: readonly FinishedChoice[]): Report {
   // Choices that share a row share its statistics object: the row's work is counted once.
   const rows = new Map(finished.map((f) => [f.stats, f.completionTokens]));
   const distinct = [...rows.keys()];
@@ -60,6 +104,7 @@ export function reportBlock(
   const cap = distinct.find((s) => s.cap !== null)?.cap;
   const speculates = distinct.some((s) => s.mode !== "baseline");
   const grammars = distinct.flatMap(({ grammar }) => grammar ?? []);
+  const grammar = grammarBlock(grammars);
   const [only] = distinct;
   const decay = distinct.length === 1 && only !== undefined ? only.decayRatio : null;
   return {
@@ -70,7 +115,7 @@ export function reportBlock(
     tokens_per_sec: round(endToEnd, 1),
     decode_tokens_per_sec: round(Math.max(endToEnd, rate(kept, decode)), 1),
     target_forwards: forwards,
-    ...(cap !== undefined && { cap }),
+    ...(cap != null && { cap }),
     ...(lookupRounds > 0 && { lookup_rounds: lookupRounds }),
     ...(speculates && {
       rounds,
@@ -89,27 +134,29 @@ export function reportBlock(
     queue_seconds: round(queue, 3),
     // Below 16 fresh tokens the rate says more about overhead than about prefill (http-openai.md §3).
     ...(fresh >= 16 && prefill > 0 && { prefill_tokens_per_sec: round(fresh / prefill, 1) }),
-    ...(grammars.length > 0 && { grammar: grammarBlock(grammars) }),
+    ...(grammar !== null && { grammar }),
     ...(decay !== null && { decay_ratio: round(decay, 4) }),
   };
 }
 
 /** Rows of one request have one grammar. */
-function grammarBlock(grammars: readonly GrammarStats[]): Record<string, unknown> {
+function grammarBlock(grammars: readonly GrammarStats[]): Static<typeof grammarSchema> | null {
+  const [first] = grammars;
+  if (first === undefined) return null;
   const total = (value: (stats: GrammarStats) => number) => grammars.reduce((all, one) => all + value(one), 0);
   return {
-    kind: grammars[0]?.kind,
+    kind: first.kind,
     compile_ms: round(Math.max(...grammars.map(({ compileMs }) => compileMs)), 1),
     cached: grammars.every(({ cached }) => cached),
     masked_rows: total(({ maskedRows }) => maskedRows),
     cut_drafts: total(({ cutDrafts }) => cutDrafts),
     forced_tokens: total(({ forcedTokens }) => forcedTokens),
-    relaxed: grammars[0]?.relaxed ?? [],
+    relaxed: [...first.relaxed],
   };
 }
 
 /** The block of one choice of a stream, from its own row. */
-export function choiceReport(job: GenerationJob, finished: FinishedChoice): Record<string, unknown> {
+export function choiceReport(job: GenerationJob, finished: FinishedChoice): Report {
   const row = job.rows.find((r) => r.choices.includes(finished.choice));
   const usage: TokenUsage = {
     promptTokens: row?.request.promptIds.length ?? 0,

@@ -3,15 +3,23 @@
  * events → wire.
  */
 import { Elysia } from "elysia";
-import { type DialectCall, type DialectParts, jsonParser, priorityOf, respond } from "../dialect/respond.ts";
+import {
+  type DialectCall,
+  type DialectParts,
+  generationHeaders,
+  jsonParser,
+  priorityOf,
+  respond,
+} from "../dialect/respond.ts";
 import type { FrameSource } from "../dialect/stream.ts";
 import type { ChoiceEvent, ChoiceResult } from "../generation/events.ts";
 import type { GenerationRequest } from "../generation/request.ts";
 import { commentFrame, DONE_FRAME, dataFrame, dataFrames, FrameTemplate, type SseFrame } from "../http/sse.ts";
+import { operation } from "../openapi/operation.ts";
 import { type AnswerContext, answerContext } from "./answer.ts";
-import { ChatChunks, chatAnswer } from "./chat-answer.ts";
+import { ChatChunks, chatAnswer, chatCompletionSchema, chatEventSchema } from "./chat-answer.ts";
 import { chatBodySchema, chatRequest } from "./chat-request.ts";
-import { CompletionChunks, completionAnswer } from "./completion-answer.ts";
+import { CompletionChunks, completionAnswer, completionEventSchema, completionSchema } from "./completion-answer.ts";
 import { completionBodySchema, completionRequest } from "./completion-request.ts";
 import { errorFrame } from "./envelope.ts";
 import type { Delivery } from "./fields.ts";
@@ -19,7 +27,7 @@ import type { Delivery } from "./fields.ts";
 /** Routes under `prefix` (`/v1` or nothing). */
 export function openAiRoutes(parts: DialectParts, prefix: "" | "/v1") {
   const { options } = parts;
-  const detail = { tags: ["OpenAI"], hide: prefix === "" };
+  const described = { tag: "OpenAI", hide: prefix === "", headers: generationHeaders } as const;
   return new Elysia({ prefix })
     .post(
       "/chat/completions",
@@ -28,7 +36,10 @@ export function openAiRoutes(parts: DialectParts, prefix: "" | "/v1") {
       {
         body: chatBodySchema,
         parse: jsonParser(chatBodySchema, options),
-        detail: { ...detail, summary: "Chat completion" },
+        detail: operation({
+          ...described,
+          ...{ summary: "Chat completion", json: chatCompletionSchema, events: chatEventSchema },
+        }),
       },
     )
     .post(
@@ -38,7 +49,10 @@ export function openAiRoutes(parts: DialectParts, prefix: "" | "/v1") {
       {
         body: completionBodySchema,
         parse: jsonParser(completionBodySchema, options),
-        detail: { ...detail, summary: "Text completion" },
+        detail: operation({
+          ...described,
+          ...{ summary: "Text completion", json: completionSchema, events: completionEventSchema },
+        }),
       },
     );
 }

@@ -1,12 +1,67 @@
 /** The `Response` object (http-openai.md §6): every key that the SDK's types promise, null where there is nothing. */
+import { type Static, Type as t } from "@sinclair/typebox";
 import { hexId } from "../dialect/fresh-id.ts";
 import type { RequestError } from "../errors.ts";
 import type { ChoiceEndReason, ChoiceResult } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
-import { type FinishedChoice, reportBlock, type TokenUsage, usageOf } from "../generation/report.ts";
+import {
+  type FinishedChoice,
+  referenceSchema,
+  reportBlock,
+  reportSchema,
+  type TokenUsage,
+  usageOf,
+} from "../generation/report.ts";
 import { finishReason } from "../openai/answer.ts";
-import { outputItems } from "./output.ts";
-import type { ResponseEcho } from "./request.ts";
+import { functionFields, toolChoiceSchema } from "../openai/tool-choice.ts";
+import { count, oneOf, orNull } from "../openapi/schemas.ts";
+import { type Item, itemSchema, outputItems } from "./output.ts";
+import { type ResponseEcho, textFormatSchema } from "./request.ts";
+
+const usageSchema = t.Object(
+  {
+    input_tokens: count,
+    input_tokens_details: t.Object({ cached_tokens: count }),
+    output_tokens: count,
+    output_tokens_details: t.Object({ reasoning_tokens: count }),
+    total_tokens: count,
+  },
+  { $id: "ResponseUsage" },
+);
+
+const { name, description, parameters } = functionFields;
+
+export const responseSchema = t.Object(
+  {
+    id: t.String(),
+    object: t.Literal("response"),
+    created_at: t.Integer({ description: "Unix seconds." }),
+    status: oneOf("in_progress", "completed", "incomplete", "failed"),
+    error: orNull(t.Object({ code: t.Literal("server_error"), message: t.String() })),
+    incomplete_details: orNull(t.Object({ reason: t.Literal("max_output_tokens") })),
+    instructions: orNull(t.String()),
+    metadata: t.Object({}),
+    model: t.String(),
+    output: t.Array(itemSchema),
+    output_text: t.String({ description: "All text of its messages." }),
+    parallel_tool_calls: t.Boolean(),
+    temperature: orNull(t.Number()),
+    tool_choice: toolChoiceSchema,
+    tools: t.Array(t.Object({ type: t.Literal("function"), name, description, parameters, strict: t.Boolean() })),
+    top_p: orNull(t.Number()),
+    max_output_tokens: orNull(t.Integer()),
+    previous_response_id: t.Null(),
+    reasoning: t.Object({ effort: orNull(t.String()), summary: orNull(t.String()) }),
+    text: t.Object({ format: textFormatSchema }),
+    truncation: t.Literal("disabled"),
+    access_programs: t.Null(),
+    usage: orNull(usageSchema),
+    x_mlx_dspark: t.Union([reportSchema, referenceSchema]),
+  },
+  { $id: "Response" },
+);
+
+type ResponseObject = Static<typeof responseSchema>;
 
 export interface ResponseContext {
   readonly id: string;
@@ -21,7 +76,7 @@ export function responseContext(job: GenerationJob, echo: ResponseEcho): Respons
 }
 
 /** The whole answer. */
-export function wholeResponse(context: ResponseContext, results: readonly ChoiceResult[]) {
+export function wholeResponse(context: ResponseContext, results: readonly ChoiceResult[]): ResponseObject {
   const [result] = results;
   if (result === undefined) throw new Error("an answer without a choice");
   const items = outputItems(result, context.echo);
@@ -29,7 +84,7 @@ export function wholeResponse(context: ResponseContext, results: readonly Choice
 }
 
 export interface Output {
-  readonly items: readonly object[];
+  readonly items: readonly Item[];
   /** All text of its messages. */
   readonly text: string;
 }
@@ -68,16 +123,13 @@ export function failedBody(context: ResponseContext, output: Output, error: Requ
   });
 }
 
-interface State {
-  readonly status: "in_progress" | "completed" | "incomplete" | "failed";
-  readonly error?: object;
-  readonly incomplete_details?: object | null;
+interface State
+  extends Pick<ResponseObject, "status" | "x_mlx_dspark">,
+    Partial<Pick<ResponseObject, "error" | "incomplete_details" | "usage">> {
   readonly output: Output;
-  readonly usage?: object;
-  readonly x_mlx_dspark: object;
 }
 
-function responseBody(context: ResponseContext, state: State) {
+function responseBody(context: ResponseContext, state: State): ResponseObject {
   const { echo, job } = context;
   const sampling = job.rows[0]?.request.sampling;
   return {
@@ -90,7 +142,7 @@ function responseBody(context: ResponseContext, state: State) {
     instructions: echo.instructions,
     metadata: {},
     model: echo.model ?? job.model.id,
-    output: state.output.items,
+    output: [...state.output.items],
     output_text: state.output.text,
     parallel_tool_calls: echo.parallel,
     temperature: sampling?.temperature ?? null,
@@ -108,7 +160,7 @@ function responseBody(context: ResponseContext, state: State) {
   };
 }
 
-function usageBody(usage: TokenUsage) {
+function usageBody(usage: TokenUsage): Static<typeof usageSchema> {
   return {
     input_tokens: usage.promptTokens,
     input_tokens_details: { cached_tokens: usage.cachedTokens },

@@ -15,7 +15,7 @@ import { itemMessages, itemSchema } from "./items.ts";
 import { type ResponseTool, responseToolSchema, responseTools } from "./tools.ts";
 
 const { name, schema, strict, description } = jsonSchemaFields;
-const textFormat = t.Object({
+export const textFormatSchema = t.Object({
   type: formatType,
   name: nullable(name),
   schema: nullable(schema),
@@ -43,7 +43,7 @@ export const responseBodySchema = t.Object(
         summary: nullable(t.String({ description: "Any: the thoughts are told as a summary." })),
       }),
     ),
-    text: t.Optional(t.Object({ format: nullable(textFormat) })),
+    text: t.Optional(t.Object({ format: nullable(textFormatSchema) })),
     previous_response_id: t.Optional(t.Unknown({ description: "Refused: no responses are kept." })),
     conversation: t.Optional(t.Unknown({ description: "Refused: no conversations are kept." })),
     prompt: t.Optional(t.Unknown({ description: "Refused: no prompts are kept." })),
@@ -64,10 +64,10 @@ export interface ResponseEcho {
   readonly toolChoice: ToolChoiceBody;
   readonly parallel: boolean;
   readonly maxOutputTokens: number | null;
-  readonly effort: unknown;
+  readonly effort: string | null;
   /** Not null: thoughts are told as a summary, too. */
   readonly summary: string | null;
-  readonly textFormat: object;
+  readonly textFormat: Static<typeof textFormatSchema>;
 }
 
 export interface ResponseRequest {
@@ -114,7 +114,8 @@ export function responseRequest(
       toolChoice: body.tool_choice ?? "auto",
       parallel: body.parallel_tool_calls ?? true,
       maxOutputTokens: body.max_output_tokens ?? null,
-      effort: body.reasoning?.effort ?? null,
+      // Any other has been refused.
+      effort: typeof body.reasoning?.effort === "string" ? body.reasoning.effort : null,
       summary: body.reasoning?.summary ?? null,
       textFormat: body.text?.format ?? { type: "text" },
     },

@@ -1,15 +1,22 @@
 /** The Responses routes, each with and without `/v1`. Nothing is stored, so no response can be asked for again. */
 import { Elysia } from "elysia";
-import { type DialectCall, type DialectParts, jsonParser, priorityOf, respond } from "../dialect/respond.ts";
+import {
+  type DialectCall,
+  type DialectParts,
+  generationHeaders,
+  jsonParser,
+  priorityOf,
+  respond,
+} from "../dialect/respond.ts";
 import { RequestError } from "../errors.ts";
-import { responseContext, wholeResponse } from "./body.ts";
+import { operation } from "../openapi/operation.ts";
+import { responseContext, responseSchema, wholeResponse } from "./body.ts";
 import { type ResponseRequest, responseBodySchema, responseRequest } from "./request.ts";
-import { ResponseStream } from "./stream.ts";
+import { ResponseStream, responseEventSchema } from "./stream.ts";
 
 /** Routes under `prefix` (`/v1` or nothing). */
 export function responsesRoutes(parts: DialectParts, prefix: "" | "/v1") {
   const { options } = parts;
-  const detail = { tags: ["OpenAI"], hide: prefix === "" };
   return new Elysia({ prefix })
     .post(
       "/responses",
@@ -18,7 +25,10 @@ export function responsesRoutes(parts: DialectParts, prefix: "" | "/v1") {
       {
         body: responseBodySchema,
         parse: jsonParser(responseBodySchema, options),
-        detail: { ...detail, summary: "Response" },
+        detail: operation({
+          ...{ tag: "OpenAI", summary: "Response", hide: prefix === "", headers: generationHeaders },
+          ...{ json: responseSchema, events: responseEventSchema },
+        }),
       },
     )
     .get("/responses/:id", nothingStored, HIDDEN)

@@ -2,22 +2,73 @@
  * A streamed response: for each item its events in the order of http-openai.md §6, then the whole Response, which holds
  * the very items that were streamed. At most one item is open; another kind of piece closes it.
  */
+import { type Static, type TProperties, Type as t } from "@sinclair/typebox";
 import type { FrameSource } from "../dialect/stream.ts";
 import type { RequestError } from "../errors.ts";
 import type { ChoiceEvent, ReadCall } from "../generation/events.ts";
 import { commentFrame, eventFrame, type SseFrame } from "../http/sse.ts";
-import { type EndedChoice, failedBody, finishedBody, type Output, openBody, type ResponseContext } from "./body.ts";
+import { count } from "../openapi/schemas.ts";
+import {
+  type EndedChoice,
+  failedBody,
+  finishedBody,
+  type Output,
+  openBody,
+  type ResponseContext,
+  responseSchema,
+} from "./body.ts";
 import {
   callItem,
   endStatus,
+  type Item,
   type ItemStatus,
+  itemSchema,
   messageItem,
   newCallItem,
   newItemId,
   reasoningItem,
   summaryPart,
+  summaryPartSchema,
   textPart,
+  textPartSchema,
 } from "./output.ts";
+
+function event<const N extends string, P extends TProperties>(type: N, fields: P) {
+  return t.Object({ type: t.Literal(type), sequence_number: count, ...fields });
+}
+
+const item = { output_index: count, item: itemSchema };
+const place = { item_id: t.String(), output_index: count };
+const inText = { ...place, content_index: count };
+const inSummary = { ...place, summary_index: count };
+const noLogprobs = t.Array(t.Unknown(), { maxItems: 0 });
+
+/** Each object of a stream; the name of its event is its type. */
+export const responseEventSchema = t.Union(
+  [
+    event("response.created", { response: responseSchema }),
+    event("response.in_progress", { response: responseSchema }),
+    event("response.output_item.added", item),
+    event("response.content_part.added", { ...inText, part: textPartSchema }),
+    event("response.output_text.delta", { ...inText, delta: t.String(), logprobs: noLogprobs }),
+    event("response.output_text.done", { ...inText, text: t.String(), logprobs: noLogprobs }),
+    event("response.content_part.done", { ...inText, part: textPartSchema }),
+    event("response.reasoning_summary_part.added", { ...inSummary, part: summaryPartSchema }),
+    event("response.reasoning_summary_text.delta", { ...inSummary, delta: t.String() }),
+    event("response.reasoning_summary_text.done", { ...inSummary, text: t.String() }),
+    event("response.reasoning_summary_part.done", { ...inSummary, part: summaryPartSchema }),
+    event("response.function_call_arguments.delta", { ...place, delta: t.String() }),
+    event("response.function_call_arguments.done", { ...place, name: t.String(), arguments: t.String() }),
+    event("response.output_item.done", item),
+    event("response.completed", { response: responseSchema }),
+    event("response.incomplete", { response: responseSchema }),
+    event("response.failed", { response: responseSchema }),
+  ],
+  { $id: "ResponseEvent" },
+);
+
+type ResponseEvent = Static<typeof responseEventSchema>;
+type Fields<E extends ResponseEvent["type"]> = Omit<Extract<ResponseEvent, { type: E }>, "type" | "sequence_number">;
 
 interface OpenItem {
   readonly type: "reasoning" | "text";
@@ -27,7 +78,7 @@ interface OpenItem {
 
 export class ResponseStream implements FrameSource {
   private sequence = 0;
-  private readonly done: object[] = [];
+  private readonly done: Item[] = [];
   private text = "";
   private current: OpenItem | null = null;
   private ended: EndedChoice | null = null;
@@ -59,7 +110,8 @@ export class ResponseStream implements FrameSource {
   close(): SseFrame[] {
     if (this.ended === null) throw new Error("a stream ended before its answer");
     const response = finishedBody(this.context, this.output, this.ended);
-    return [this.frame(`response.${response.status}`, { response })];
+    // It came to its end: of the two that are left, one.
+    return [this.frame(response.status === "completed" ? "response.completed" : "response.incomplete", { response })];
   }
 
   fail(error: RequestError): SseFrame {
@@ -80,7 +132,7 @@ export class ResponseStream implements FrameSource {
     if (type === "text") {
       const id = newItemId.message();
       this.current = { type, id, text: "" };
-      const item = { type: "message", id, status: "in_progress", role: "assistant", content: [] };
+      const item: Item = { type: "message", id, status: "in_progress", role: "assistant", content: [] };
       const part = { ...this.place(id), content_index: 0, part: textPart("") };
       return [...closed, this.added(item), this.frame("response.content_part.added", part)];
     }
@@ -141,11 +193,11 @@ export class ResponseStream implements FrameSource {
     ];
   }
 
-  private added(item: object): SseFrame {
+  private added(item: Item): SseFrame {
     return this.frame("response.output_item.added", { output_index: this.done.length, item });
   }
 
-  private finished(item: object): SseFrame {
+  private finished(item: Item): SseFrame {
     const frame = this.frame("response.output_item.done", { output_index: this.done.length, item });
     this.done.push(item);
     return frame;
@@ -155,7 +207,7 @@ export class ResponseStream implements FrameSource {
     return { item_id: itemId, output_index: this.done.length };
   }
 
-  private frame(type: string, fields: object): SseFrame {
+  private frame<E extends ResponseEvent["type"]>(type: E, fields: Fields<E>): SseFrame {
     const frame = eventFrame(type, { type, sequence_number: this.sequence, ...fields });
     this.sequence += 1;
     return frame;

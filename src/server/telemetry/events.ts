@@ -2,11 +2,10 @@
  * `GET /events` (admin-metrics.md §4): the last rounds, the statistics, then what happens, until the client or the model
  * goes. Silence is filled with comments, longer silence with statistics.
  */
-
-import { invalidRequest } from "../errors.ts";
+import { type Static, Type as t } from "@sinclair/typebox";
 import { commentFrame, eventFrame } from "../http/sse.ts";
-import type { Feed, FeedEvent, Subscription } from "./feed.ts";
-import type { RoundLog } from "./round-log.ts";
+import { type Feed, type FeedEvent, prefillSchema, requestSchema, type Subscription } from "./feed.ts";
+import { type RoundLog, roundSchema, roundStatsSchema } from "./round-log.ts";
 
 const REPLAYED = 32;
 const COMMENT_MS = 1000;
@@ -21,16 +20,26 @@ export interface EventsParts {
   readonly batchMs: number | null;
 }
 
-/** The query's `batch_ms`; throws 400. */
-export function batchMsOf(url: string): number | null {
-  const text = new URL(url).searchParams.get("batch_ms");
-  if (text === null) return null;
-  const value = Number(text);
-  if (!/^\d+$/.test(text) || value < BATCH_MIN_MS || value > BATCH_MAX_MS) {
-    throw invalidRequest("batch_ms", `'batch_ms' must be an integer from ${BATCH_MIN_MS} to ${BATCH_MAX_MS}`);
-  }
-  return value;
-}
+export const eventsQuery = t.Object({
+  batch_ms: t.Optional(
+    t.Integer({
+      ...{ minimum: BATCH_MIN_MS, maximum: BATCH_MAX_MS },
+      description: "Rounds come as one event in so many milliseconds.",
+    }),
+  ),
+});
+
+/** Data of the stream's events, by their names. */
+const BY_NAME = {
+  round: roundSchema,
+  rounds: t.Object({ rounds: t.Array(roundSchema) }, { $id: "RoundsEvent" }),
+  stats: roundStatsSchema,
+  prefill: prefillSchema,
+  request: requestSchema,
+};
+
+/** Each object of a stream. The name of its event is its key in `x-events`. */
+export const eventSchema = t.Union(Object.values(BY_NAME), { "x-events": BY_NAME });
 
 /** Writes until `subscription` ends. Never rejects. */
 export async function writeEvents(
@@ -39,9 +48,9 @@ export async function writeEvents(
   write: (text: string) => void,
 ): Promise<void> {
   const past = rounds.last(REPLAYED);
-  if (batchMs !== null) write(eventFrame("rounds", { rounds: past }).toSSE());
-  else for (const round of past) write(eventFrame("round", round).toSSE());
-  const writeStats = () => write(eventFrame("stats", rounds.stats()).toSSE());
+  if (batchMs !== null) write(frame("rounds", { rounds: past }));
+  else for (const round of past) write(frame("round", round));
+  const writeStats = () => write(frame("stats", rounds.stats()));
   writeStats();
   let silentMs = 0;
   for (;;) {
@@ -67,7 +76,13 @@ export async function writeEvents(
 
 function textOf(events: readonly FeedEvent[], batched: boolean): string {
   if (!batched) return events.map(({ name, data }) => eventFrame(name, data).toSSE()).join("");
-  const rounds = events.filter(({ name }) => name === "round").map(({ data }) => data);
+  const rounds = events.flatMap((event) => (event.name === "round" ? [event.data] : []));
   const others = events.filter(({ name }) => name !== "round");
-  return (rounds.length > 0 ? eventFrame("rounds", { rounds }).toSSE() : "") + textOf(others, false);
+  return (rounds.length > 0 ? frame("rounds", { rounds }) : "") + textOf(others, false);
+}
+
+type ByName = { readonly [Name in keyof typeof BY_NAME]: Static<(typeof BY_NAME)[Name]> };
+
+function frame<Name extends keyof ByName>(name: Name, data: ByName[Name]): string {
+  return eventFrame(name, data).toSSE();
 }

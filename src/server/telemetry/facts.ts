@@ -2,11 +2,13 @@
  * What `/metrics`, `/machine` and `/health` share: machine, allocator and roofline, put together from what is known without
  * measuring anything. A model's part is null while there is none.
  */
+import { type Static, Type as t } from "@sinclair/typebox";
 import type { EngineStatus } from "../../engine/client.ts";
 import type { EngineStats, ModelInfo } from "../../engine/protocol.ts";
-import { type Baseline, baselineOf, type Ceiling, ceilingAt } from "../../machine/roofline.ts";
+import { type Baseline, baselineOf, ceilingAt, ceilingSchema } from "../../machine/roofline.ts";
 import { type MemoryState, readMemory, readSystem, type SystemFacts } from "../../machine/system.ts";
 import { type Verdict, verdictOf } from "../../machine/verdict.ts";
+import { count, oneOf, orNull } from "../openapi/schemas.ts";
 import type { Telemetry } from "./telemetry.ts";
 
 /** Reading the state of the memory starts small programs on macOS: not oftener than this. */
@@ -61,14 +63,14 @@ export class MachineFacts {
   }
 }
 
-export interface Roofline {
-  readonly at_zero: Ceiling;
-  readonly at_last_request: Ceiling | null;
-  readonly at_context_window: Ceiling;
-}
+export const rooflineSchema = t.Object({
+  at_zero: ceilingSchema,
+  at_last_request: orNull(ceilingSchema),
+  at_context_window: ceilingSchema,
+});
 
 export interface ModelFacts {
-  readonly roofline: Roofline;
+  readonly roofline: Static<typeof rooflineSchema>;
   readonly baseline: Baseline | null;
   readonly verdict: Verdict;
 }
@@ -108,8 +110,19 @@ export function readyModel(status: EngineStatus): ModelInfo | null {
   return status.state === "ready" ? status.model : null;
 }
 
+export const systemFields = {
+  total_bytes: count,
+  pressure: oneOf("normal", "warn", "critical", "unknown"),
+  pressure_level: orNull(t.Integer({ description: "As macOS counts: 1, 2, 4." })),
+  free_percent: orNull(t.Number()),
+  swap_used_bytes: orNull(count),
+  swap_total_bytes: orNull(count),
+  wired_limit_mb: orNull(t.Number({ description: "0: the system's own." })),
+};
+export const systemSchema = t.Object(systemFields, { $id: "SystemMemory" });
+
 /** memory.md §1. */
-export function systemBody(memory: MemoryState) {
+export function systemBody(memory: MemoryState): Static<typeof systemSchema> {
   return {
     total_bytes: memory.totalBytes,
     pressure: memory.pressure,
@@ -129,11 +142,25 @@ const PRESSURE_LEVEL: Readonly<Record<MemoryState["pressure"], number | null>> =
   unknown: null,
 };
 
-export function allocatorBody(stats: EngineStats | null) {
+export const allocatorSchema = t.Object(
+  {
+    available: t.Boolean({ description: "false: the engine has not told." }),
+    active_bytes: orNull(count),
+    peak_bytes: orNull(count),
+    cache_bytes: orNull(count),
+  },
+  { $id: "AllocatorMemory" },
+);
+
+export const queueSchema = t.Object({ running: count, waiting: count }, { $id: "Queue" });
+
+export function allocatorBody(stats: EngineStats | null): Static<typeof allocatorSchema> {
   if (stats === null) return { available: false, active_bytes: null, peak_bytes: null, cache_bytes: null };
   const { mlxActiveBytes, mlxPeakBytes, mlxCacheBytes } = stats;
   return { available: true, active_bytes: mlxActiveBytes, peak_bytes: mlxPeakBytes, cache_bytes: mlxCacheBytes };
 }
+
+export const disabledSchema = t.Object({ enabled: t.Literal(false) });
 
 /** Of things that this build does not have, said once. */
 export const NO_GUARD = { enabled: false } as const;

@@ -3,11 +3,48 @@
  * that no reader, however slow, holds up a round. Without a subscriber an event is not even made.
  */
 
+import { type Static, Type as t } from "@sinclair/typebox";
+import { count, modeSchema, oneOf } from "../openapi/schemas.ts";
+import type { RoundRecord } from "./round-log.ts";
+
+/** Which API a request came through. */
+const apiSchema = oneOf("chat", "completions", "messages", "responses");
+const outcomeSchema = oneOf("stop", "length", "tool_calls", "error", "cancelled");
+
+export type Api = Static<typeof apiSchema>;
+export type Outcome = Static<typeof outcomeSchema>;
+
+const time = t.Number({ description: "Milliseconds since the server started." });
+
+export const prefillSchema = t.Object(
+  {
+    type: t.Literal("prefill"),
+    req: t.String(),
+    mode: modeSchema,
+    processed: count,
+    total: count,
+    t: time,
+    done: t.Optional(t.Literal(true)),
+  },
+  { $id: "PrefillEvent" },
+);
+
+export const requestSchema = t.Object(
+  {
+    type: oneOf("queued", "started", "finished"),
+    req: t.String(),
+    api: apiSchema,
+    t: time,
+    outcome: t.Optional(outcomeSchema),
+  },
+  { $id: "RequestEvent" },
+);
+
 /** An event of the stream: its SSE name and its data. */
-export interface FeedEvent {
-  readonly name: "round" | "prefill" | "request";
-  readonly data: object;
-}
+export type FeedEvent =
+  | { readonly name: "round"; readonly data: RoundRecord }
+  | { readonly name: "prefill"; readonly data: Static<typeof prefillSchema> }
+  | { readonly name: "request"; readonly data: Static<typeof requestSchema> };
 
 /** admin-metrics.md §4. */
 const QUEUE_MAX = 256;

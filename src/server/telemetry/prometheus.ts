@@ -1,5 +1,8 @@
 /** `GET /metrics` in Prometheus' text format 0.0.4 (admin-metrics.md §2); what has no source in this build has no name. */
+import { Type as t } from "@sinclair/typebox";
 import type { EngineStats } from "../../engine/protocol.ts";
+import { queryReader } from "../http/query.ts";
+import { oneOf } from "../openapi/schemas.ts";
 import { modelFacts, readyModel } from "./facts.ts";
 import type { MetricsInput } from "./metrics-body.ts";
 import { countedHistogram, countedTotal, gauge } from "./series.ts";
@@ -7,10 +10,16 @@ import { PREFIX } from "./telemetry.ts";
 
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** True when the client asks for text: by the query, or by an Accept that names it before any JSON. */
+export const metricsQuery = t.Object({
+  format: t.Optional(oneOf("json", "prometheus")),
+});
+
+const queryOf = queryReader(metricsQuery);
+
+/** True when the client asks for text: by the query, or by an Accept that names it before any JSON. Throws 400. */
 export function wantsPrometheus(request: Request): boolean {
-  const format = new URL(request.url).searchParams.get("format");
-  if (format !== null) return format === "prometheus";
+  const { format } = queryOf(request.url);
+  if (format !== undefined) return format === "prometheus";
   const accept = request.headers.get("accept") ?? "";
   return /(?:^|,)\s*(?:text\/plain|application\/openmetrics-text)\b/.test(accept) && !/application\/json/.test(accept);
 }

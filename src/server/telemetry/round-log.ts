@@ -2,40 +2,44 @@
  * The last rounds of all rows, and what all rounds so far say of drafting (admin-metrics.md §4). Sum of `committed` plus
  * one first token a row is the number of completion tokens: the first belongs to the prompt's forward, not to a round.
  */
-import type { ModelInfo, RoundInfo } from "../../engine/protocol.ts";
+import { type Static, Type as t } from "@sinclair/typebox";
+import { byNumber, count, modeSchema, orNull, roundSource } from "../openapi/schemas.ts";
 
-export interface RoundRecord {
-  /** Request that the row belongs to, 8 hex digits. */
-  readonly req: string;
-  readonly mode: ModelInfo["mode"];
-  /** Round of the row, from 0. */
-  readonly i: number;
-  readonly drafted: number;
-  readonly accepted: number;
-  readonly committed: number;
-  readonly cap: number | null;
-  readonly source: RoundInfo["source"];
-  readonly ms: number;
-  /** Row of the request, from 0. */
-  readonly row: number;
-  /** Rows computed together. */
-  readonly R: number;
-  /** Count of all rounds. */
-  readonly seq: number;
-  /** Milliseconds since the server started. */
-  readonly t: number;
-}
+export const roundSchema = t.Object(
+  {
+    req: t.String({ description: "Request that the row belongs to, 8 hex digits." }),
+    mode: modeSchema,
+    i: t.Integer({ description: "Round of the row, from 0." }),
+    drafted: count,
+    accepted: count,
+    committed: count,
+    cap: orNull(count),
+    source: roundSource,
+    ms: t.Number(),
+    row: t.Integer({ description: "Row of the request, from 0." }),
+    R: t.Integer({ description: "Rows computed together." }),
+    seq: t.Integer({ description: "Count of all rounds." }),
+    t: t.Number({ description: "Milliseconds since the server started." }),
+  },
+  { $id: "Round" },
+);
 
-export interface RoundStats {
-  readonly rounds: number;
-  readonly committed_tokens: number;
-  readonly mean_accept_len: number;
-  readonly draft_acceptance: number | null;
-  readonly lookup_rounds: number;
-  readonly position_acceptance: readonly number[];
-  readonly position_offered: readonly number[];
-  readonly accept_histogram: Readonly<Record<string, number>>;
-}
+export const roundStatsSchema = t.Object(
+  {
+    rounds: count,
+    committed_tokens: count,
+    mean_accept_len: t.Number(),
+    draft_acceptance: orNull(t.Number()),
+    lookup_rounds: count,
+    position_acceptance: t.Array(t.Number({ description: "Accepted at this place of a draft, of those offered." })),
+    position_offered: t.Array(count),
+    accept_histogram: byNumber(count),
+  },
+  { $id: "RoundStats" },
+);
+
+export type RoundRecord = Readonly<Static<typeof roundSchema>>;
+export type RoundStats = Static<typeof roundStatsSchema>;
 
 /** memory.md §10. */
 const KEPT_MAX = 512;

@@ -1,17 +1,21 @@
 /** The routes that tell what the server does and what the machine is (admin-metrics.md §2–§5). They never wait for a row. */
+import { type Static, Type as t } from "@sinclair/typebox";
 import { Elysia } from "elysia";
 import type { EngineStatus } from "../../engine/client.ts";
 import type { EngineCounters } from "../engine-counters.ts";
-import { invalidRequest } from "../errors.ts";
 import type { GenerationService } from "../generation/service.ts";
 import { isLoopbackAddress } from "../http/origin.ts";
+import { queryReader } from "../http/query.ts";
 import { sseResponse } from "../http/sse-response.ts";
+import { type Described, operation } from "../openapi/operation.ts";
 import type { ServerOptions } from "../options.ts";
-import { batchMsOf, writeEvents } from "./events.ts";
+import { type DoctorBody, doctorSchema } from "./doctor-body.ts";
+import { eventSchema, eventsQuery, writeEvents } from "./events.ts";
 import type { MachineFacts } from "./facts.ts";
-import { calibrationBody, machineBody } from "./machine-body.ts";
-import { metricsBody } from "./metrics-body.ts";
-import { PROMETHEUS_TYPE, prometheusText, wantsPrometheus } from "./prometheus.ts";
+import { calibrationBody, calibrationSchema, machineBody, machineSchema } from "./machine-body.ts";
+import { metricsBody, metricsSchema } from "./metrics-body.ts";
+import { metricsQuery, PROMETHEUS_TYPE, prometheusText, wantsPrometheus } from "./prometheus.ts";
+import { roundSchema, roundStatsSchema } from "./round-log.ts";
 
 export interface TelemetryParts {
   readonly service: GenerationService;
@@ -20,17 +24,29 @@ export interface TelemetryParts {
   readonly status: () => EngineStatus;
   readonly options: ServerOptions;
   /** The examination of `mlx-dspark doctor`; absent: this server cannot make it. */
-  readonly doctor?: (() => Promise<object>) | undefined;
+  readonly doctor?: (() => Promise<DoctorBody>) | undefined;
 }
 
 const ROUNDS_DEFAULT = 128;
+
+const roundsQuery = t.Object({
+  limit: t.Optional(
+    t.Integer({ minimum: 0, maximum: 999_999_999, default: ROUNDS_DEFAULT, "x-must-be": "a non-negative integer" }),
+  ),
+});
+const roundsSchema = t.Object({ rounds: t.Array(roundSchema), stats: roundStatsSchema }, { $id: "Rounds" });
+
+const roundsQueryOf = queryReader(roundsQuery);
+const eventsQueryOf = queryReader(eventsQuery);
 
 /** Paths, for the methods that they do not have. */
 export const TELEMETRY_PATHS = ["/metrics", "/machine", "/doctor", "/calibration", "/rounds", "/events"] as const;
 
 export function telemetryRoutes({ service, facts, counters, status, options, doctor }: TelemetryParts) {
   const { telemetry } = service;
-  const detail = (summary: string) => ({ detail: { tags: ["Telemetry"], summary } });
+  const described = (summary: string, answer: Omit<Described, "tag" | "summary">) => ({
+    detail: operation({ tag: "Telemetry", summary, ...answer }),
+  });
   const input = async () => {
     const engine = await counters.read();
     return { telemetry, facts, status: status(), engine, queue: service.queue(), options };
@@ -43,32 +59,43 @@ export function telemetryRoutes({ service, facts, counters, status, options, doc
         if (!wantsPrometheus(request)) return metricsBody(all);
         return new Response(prometheusText(all), { headers: { "content-type": PROMETHEUS_TYPE } });
       },
-      detail("Counters, as JSON or for Prometheus"),
+      described("Counters, as JSON or for Prometheus", {
+        ...{ query: metricsQuery, json: metricsSchema, text: "Prometheus' text format 0.0.4." },
+      }),
     )
-    .get("/machine", async () => machineBody(await input()), detail("Chip, memory, roofline"))
+    .get(
+      "/machine",
+      async () => machineBody(await input()),
+      described("Chip, memory, roofline", { json: machineSchema }),
+    )
     .get(
       "/doctor",
-      async ({ request, server }) => {
+      async ({ request, server }): Promise<DoctorBody> => {
         const report = (await doctor?.()) ?? { ok: true, problems: [] };
         const shown = options.apiKey !== null || isLoopbackAddress(server?.requestIP(request)?.address);
-        return shown ? report : { ...report, model_dirs: null };
+        return shown || !("model_dirs" in report) ? report : { ...report, model_dirs: null };
       },
-      detail("Examination of this machine"),
+      described("Examination of this machine", { json: doctorSchema }),
     )
-    .get("/calibration", () => calibrationBody(service.loaded().model), detail("What drafts cost here"))
+    .get(
+      "/calibration",
+      () => calibrationBody(service.loaded().model),
+      described("What drafts cost here", { json: calibrationSchema }),
+    )
     .get(
       "/rounds",
-      ({ request }) => {
+      ({ request }): Static<typeof roundsSchema> => {
         service.loaded();
-        return { rounds: telemetry.rounds.last(limitOf(request.url)), stats: telemetry.rounds.stats() };
+        const { limit = ROUNDS_DEFAULT } = roundsQueryOf(request.url);
+        return { rounds: telemetry.rounds.last(limit), stats: telemetry.rounds.stats() };
       },
-      detail("The last decode rounds"),
+      described("The last decode rounds", { query: roundsQuery, json: roundsSchema }),
     )
     .get(
       "/events",
       ({ request, server }) => {
         service.loaded();
-        const batchMs = batchMsOf(request.url);
+        const batchMs = eventsQueryOf(request.url).batch_ms ?? null;
         server?.timeout(request, 0);
         const { feed, rounds } = telemetry;
         const subscription = feed.subscribe();
@@ -85,13 +112,6 @@ export function telemetryRoutes({ service, facts, counters, status, options, doc
           gone: () => subscription[Symbol.dispose](),
         });
       },
-      detail("Rounds, progress and requests as they happen"),
+      described("Rounds, progress and requests as they happen", { query: eventsQuery, events: eventSchema }),
     );
-}
-
-function limitOf(url: string): number {
-  const text = new URL(url).searchParams.get("limit");
-  if (text === null) return ROUNDS_DEFAULT;
-  if (!/^\d{1,9}$/.test(text)) throw invalidRequest("limit", "'limit' must be a non-negative integer");
-  return Number(text);
 }

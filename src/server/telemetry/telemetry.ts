@@ -2,7 +2,7 @@
  * What the server remembers of its work: totals since the start, by model and mode, the log of rounds, and the feed. Fed by
  * the generation service; warm-ups, which do not pass through it, never count.
  */
-import { Feed } from "./feed.ts";
+import { type Api, Feed } from "./feed.ts";
 import { RoundLog } from "./round-log.ts";
 import { CounterFamily, HistogramFamily } from "./series.ts";
 
@@ -17,10 +17,6 @@ const SHORT_BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 const counter = (name: string, help: string) => new CounterFamily(`${PREFIX}${name}`, help);
 const histogram = (name: string, help: string, bounds: readonly number[]) =>
   new HistogramFamily(`${PREFIX}${name}`, help, bounds);
-
-/** Which API a request came through. */
-export type Api = "chat" | "completions" | "messages" | "responses";
-export type Outcome = "stop" | "length" | "tool_calls" | "error" | "cancelled";
 
 export class Telemetry {
   readonly feed = new Feed();

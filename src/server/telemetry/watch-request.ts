@@ -6,9 +6,10 @@ import type { EventSource, GenerateEvent } from "../../engine/client.ts";
 import type { ModelInfo, RequestStats, RoundInfo, TokenEvent } from "../../engine/protocol.ts";
 import type { ChoiceEvent } from "../generation/events.ts";
 import type { GenerationJob } from "../generation/job.ts";
+import type { Api, Outcome } from "./feed.ts";
 import { listened } from "./listened.ts";
 import type { Counter } from "./series.ts";
-import type { Api, Outcome, Telemetry } from "./telemetry.ts";
+import type { Telemetry } from "./telemetry.ts";
 
 interface SourceCounters {
   readonly rounds: Counter;
@@ -96,7 +97,7 @@ export class RequestWatch {
     const { feed, rounds } = this.telemetry;
     if (!feed.wanted || (chunksBefore === 0 && processed >= total)) return;
     const { id, model } = this.job;
-    const done = processed >= total ? { done: true } : {};
+    const done = processed >= total ? { done: true as const } : {};
     feed.publish({
       name: "prefill",
       data: { type: "prefill", req: id, mode: model.mode, processed, total, t: rounds.now(), ...done },

@@ -1,11 +1,14 @@
 /** A server that can load and unload, around the scripted engine. */
 import type { GenerateRequest } from "../../../src/engine/protocol.ts";
 import { NO_SPECULATION } from "../../../src/engine/protocol.ts";
+import { examineMachine } from "../../../src/machine/doctor.ts";
 import { ModelSlot } from "../../../src/server/admin/model-slot.ts";
+import type { Catalogue } from "../../../src/server/admin/models-body.ts";
 import { startServer } from "../../../src/server/listen.ts";
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "../../../src/server/options.ts";
+import type { DoctorBody } from "../../../src/server/telemetry/doctor-body.ts";
 import { ByteText } from "../byte-text.ts";
-import { type Script, ScriptedEngine, writes } from "../scripted-engine.ts";
+import { SCRIPTED_MODEL, type Script, ScriptedEngine, writes } from "../scripted-engine.ts";
 
 export interface AdminHarness extends AsyncDisposable {
   readonly url: string;
@@ -22,23 +25,55 @@ export interface AdminHarness extends AsyncDisposable {
   post(path: string, body?: unknown, init?: RequestInit): Promise<Response>;
 }
 
-const CATALOGUE = {
-  models: [
-    { id: "tiny", weight_bytes: 2_000_000_000 },
-    { id: "absent", weight_bytes: null },
-  ],
-  installed: [{ repo: "org/tiny", path: "/somewhere/tiny", kind: "model" }],
-  disk: { total_bytes: 1, total: "1 B" },
-  model_dirs: ["/somewhere"],
+const ROW: Omit<Catalogue["models"][number], "id" | "weight_bytes"> = {
+  ...{ target: "org/tiny", mode: "lookup", dspark_drafter: null, dflash_drafter: null, speedup: null },
+  ...{ ram: "~1 GB", ram_gb: 1, lookup_drafts: true, fits: true },
+  ...{ target_installed: true, drafter_installed: false, ready: true, drafter_bytes: null, ceiling_tps: null },
 };
+
+const CATALOGUE: Catalogue = {
+  models: [
+    { ...ROW, id: "tiny", weight_bytes: 2_000_000_000 },
+    { ...ROW, id: "absent", weight_bytes: null },
+  ],
+  installed: [
+    {
+      ...{ repo: "org/tiny", path: "/somewhere/tiny", kind: "model", source: "model_dirs" },
+      ...{ size_bytes: 1, size: "1 B", registry_id: "tiny" },
+    },
+  ],
+  disk: { total_bytes: 1, total: "1 B" },
+  loaded: null,
+  model_dirs: ["/somewhere"],
+  bandwidth: null,
+};
+
+/** The examination of this very machine, without the libraries; once is enough. */
+export function doctor(): Promise<DoctorBody> {
+  examined ??= examine();
+  return examined;
+}
+
+let examined: Promise<DoctorBody> | null = null;
+
+async function examine(): Promise<DoctorBody> {
+  const pinned = { mlx: "0", mlxC: "0" };
+  const probe = () => Promise.resolve({ ok: false, error: "not tried" } as const);
+  const report = await examineMachine({ version: "9.9.9", pinned, cacheFolder: import.meta.dir, probe });
+  return {
+    ...report,
+    models: [{ id: "tiny", target: "org/tiny", ram_gb: 1, fits: true, state: "ready" }],
+    model_dirs: { cache: "/somewhere", hub: "/somewhere", lmstudio: [], extra: [] },
+  };
+}
 
 /** Starts empty unless `loaded`. */
 export async function adminHarness(
   script: (request: GenerateRequest) => Script = () => writes("Hello."),
   options: Partial<ServerOptions> = {},
-  { loaded = true, host = "127.0.0.1", insecure = false } = {},
+  { loaded = true, host = "127.0.0.1", insecure = false, model = SCRIPTED_MODEL } = {},
 ): Promise<AdminHarness> {
-  const engine = new ScriptedEngine(script);
+  const engine = new ScriptedEngine(script, model);
   engine.status = { state: "no_model" };
   const texts: ByteText[] = [];
   const log: string[] = [];
@@ -64,7 +99,7 @@ export async function adminHarness(
       slot,
       defaults: { spec: { ...limits, speculation: NO_SPECULATION }, warmup: true },
       catalogue: () => Promise.resolve(CATALOGUE),
-      doctor: () => Promise.resolve({ ok: true, problems: [], environment: { version: "9.9.9" } }),
+      doctor,
     },
   });
   if (loaded) {

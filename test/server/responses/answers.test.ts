@@ -49,9 +49,9 @@ describe("answers", () => {
     const { whole } = await answered({ reasoning: { summary: "auto" }, instructions: "be" }, SAID, "tool_calls");
     const item = (prefix: string) => expect.stringMatching(new RegExp(`^${prefix}_[0-9a-f]{32}$`));
     const call_id = expect.stringMatching(/^call_[a-z0-9]{24}$/);
-    const part = (text: string) => ({ type: "output_text", text, annotations: [], logprobs: [] });
-    const message = { type: "message", id: item("msg"), status: "completed", role: "assistant" };
-    const call = { type: "function_call", id: item("fc"), call_id, status: "completed" };
+    const part = (text: string) => ({ type: "output_text" as const, text, annotations: [], logprobs: [] });
+    const message = { type: "message", id: item("msg"), status: "completed", role: "assistant" } as const;
+    const call = { type: "function_call", id: item("fc"), call_id, status: "completed" } as const;
     expect(whole).toEqual({
       id: item("resp"),
       object: "response",

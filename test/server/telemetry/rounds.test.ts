@@ -5,10 +5,11 @@ import { Feed } from "../../../src/server/telemetry/feed.ts";
 import { listened } from "../../../src/server/telemetry/listened.ts";
 import { RoundLog, type RoundRecord } from "../../../src/server/telemetry/round-log.ts";
 
+const FACTS = { req: "00000000", mode: "dspark", i: 0, cap: 4, source: "drafter", ms: 1, row: 0, R: 1 } as const;
+const ROUND = { ...FACTS, drafted: 4, accepted: 2, committed: 3 };
+
 function add(log: RoundLog, part: Partial<RoundRecord> = {}): void {
-  const facts = { req: "00000000", mode: "dspark", i: 0, cap: 4, source: "drafter", ms: 1, row: 0, R: 1 } as const;
-  const counts = { drafted: 4, accepted: 2, committed: 3 };
-  log.record({ ...facts, ...counts, seq: log.next, t: log.now(), ...part });
+  log.record({ ...ROUND, seq: log.next, t: log.now(), ...part });
 }
 
 describe("round log", () => {
@@ -68,7 +69,7 @@ describe("round log", () => {
 });
 
 describe("feed", () => {
-  const event = (n: number) => ({ name: "round", data: { n } }) as const;
+  const event = (n: number) => ({ name: "round", data: { ...ROUND, seq: n, t: 0 } }) as const;
 
   test("nobody listens: nothing is wanted; each listener gets everything in order", async () => {
     const feed = new Feed();

@@ -20,17 +20,21 @@ pre { overflow: auto; padding: .5rem; border: 1px solid #8886; }
 const main = document.querySelector("main");
 fetch("/openapi/json").then((reply) => reply.json()).then((doc) => {
   main.textContent = "";
+  const show = (title, value) => {
+    const details = document.createElement("details");
+    const summary = document.createElement("summary");
+    summary.textContent = title;
+    const pre = document.createElement("pre");
+    pre.textContent = JSON.stringify(value, null, 2);
+    details.append(summary, pre);
+    main.append(details);
+  };
   for (const [path, methods] of Object.entries(doc.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
-      const details = document.createElement("details");
-      const summary = document.createElement("summary");
-      summary.textContent = method.toUpperCase() + " " + path + " — " + (operation.summary ?? "");
-      const pre = document.createElement("pre");
-      pre.textContent = JSON.stringify(operation, null, 2);
-      details.append(summary, pre);
-      main.append(details);
+      show(method.toUpperCase() + " " + path + " — " + operation.summary, operation);
     }
   }
+  for (const [name, schema] of Object.entries(doc.components.schemas)) show("#/components/schemas/" + name, schema);
 }, (error) => { main.textContent = "could not read the document: " + error.message; });
 </script>
 </html>
