@@ -62,7 +62,8 @@ export interface MaskRows {
   readonly width: number;
   /**
    * Row-major `(kept + 1) × width`, bit `id & 31` of word `id >> 5`, 1 = allowed; row i is for what follows draft[0..i).
-   * Every row has a bit set; the row behind an EOS is all ones. Waits for the engine. Owned by the caller.
+   * A row without a bit: nothing may follow there. The row behind an EOS is all ones. Waits for the engine. Owned by
+   * the caller.
    * @throws ConstraintError
    */
   words(): Uint32Array;

@@ -16,7 +16,7 @@ import type { Row } from "./row.ts";
 import type { BlockLegality } from "./sampler.ts";
 import type { TokenLogprob } from "./sampling-params.ts";
 import type { FailedRow } from "./step.ts";
-import { tokenMask } from "./token-mask.ts";
+import { ALL_TOKENS, masksAlong } from "./token-mask.ts";
 
 export interface SettledRound {
   readonly row: Row;
@@ -50,8 +50,17 @@ interface Fed {
 }
 
 interface Verified extends Fed {
+  readonly judged: Judged;
   readonly acceptance: Acceptance;
   readonly logprobs: readonly PendingLogprob[] | null;
+}
+
+/** What of a fed block is judged. */
+interface Judged {
+  readonly drafts: number;
+  readonly legality: BlockLegality | null;
+  /** Behind the last of them nothing may follow. */
+  readonly deadEnd: boolean;
 }
 
 interface Forwarded {
@@ -139,40 +148,47 @@ function blockIds(blocks: readonly Block[]): MlxArray {
 function verifyAll({ logits, fed }: Forwarded, vocab: number, verified: Verified[], failed: FailedRow[]): void {
   for (const each of fed) {
     const { block, start } = each;
-    const own = fed.length === 1 ? logits : slice(logits, [start, 0], [start + block.count + 1, vocab]);
-    let legality: BlockLegality | null;
+    let judged: Judged;
     try {
-      legality = legalityOf(block, vocab);
+      judged = judgedPart(block, vocab);
     } catch (error) {
       failed.push({ row: block.row, error });
       continue;
     }
-    verify(each, own, legality, verified);
+    const rows = judged.drafts + 1;
+    const own = rows === dim(logits, 0) ? logits : slice(logits, [start, 0], [start + rows, vocab]);
+    verify(each, judged, own, verified);
   }
 }
 
-/** Waits for the masks. @throws ConstraintError, NoLegalToken */
-function legalityOf({ count, legality }: Block, vocab: number): BlockLegality | null {
-  if (legality === null) return null;
-  const { width } = legality.rows;
-  const words = legality.rows.words();
-  const masks = Array.from({ length: count + 1 }, (_, i) =>
-    tokenMask(words.subarray(i * width, (i + 1) * width), vocab),
-  );
-  return { masks, refused: legality.refused };
+/**
+ * Waits for the masks. A draft may lead where no token is legal. It is judged all the same: plain decoding may choose it,
+ * and a cut before it would depend on a draft that is not judged, which biases the rejection form (see `BlockLegality`).
+ * What was drafted behind it is dropped; the row fails when its next round finds that it has come there.
+ * @throws ConstraintError, NoLegalToken where nothing may follow the committed text
+ */
+function judgedPart({ count, legality }: Block, vocab: number): Judged {
+  if (legality === null) return { drafts: count, legality, deadEnd: false };
+  const { rows, refused } = legality;
+  const masks = masksAlong(rows.words(), rows.width, vocab);
+  if (masks.length === count + 1) return { drafts: count, legality: { masks, refused }, deadEnd: false };
+  // The token behind the dead end is not used.
+  return { drafts: masks.length, legality: { masks: [...masks, ALL_TOKENS], refused: null }, deadEnd: true };
 }
 
 /** Adds the block's acceptance to `verified`, so that all of it is freed when a later op fails. */
-function verify(fed: Fed, logits: MlxArray, legality: BlockLegality | null, verified: Verified[]): void {
-  const { row, draft, q, count } = fed.block;
-  const drafts = draft ?? int32Array([]);
-  const acceptance = keepAcceptance(row.sampler.accept(logits, drafts, q, row.chosen, legality));
+function verify(fed: Fed, judged: Judged, logits: MlxArray, verified: Verified[]): void {
+  const { row, draft, q } = fed.block;
+  const { drafts, legality, deadEnd } = judged;
+  const ids = draft === null ? int32Array([]) : deadEnd ? slice(draft, [0], [drafts]) : draft;
+  const law = q !== null && deadEnd ? slice(q, [0, 0], [drafts, dim(q, 1)]) : q;
+  const acceptance = keepAcceptance(row.sampler.accept(logits, ids, law, row.chosen, legality));
   const top = row.limits.topLogprobs;
   const logprobs: PendingLogprob[] | null = top === null ? null : [];
-  verified.push({ ...fed, acceptance, logprobs });
+  verified.push({ ...fed, judged, acceptance, logprobs });
   if (top === null || logprobs === null) return;
-  const [rows, width] = [count + 1, dim(logits, 1)];
-  for (let i = 0; i < rows; i++) {
+  const width = dim(logits, 1);
+  for (let i = 0; i <= drafts; i++) {
     const token = slice(acceptance.tokens, [0, i], [1, i + 1]);
     logprobs.push(scheduleLogprob(slice(logits, [i, 0], [i + 1, width]), token, top));
   }
@@ -181,9 +197,12 @@ function verify(fed: Fed, logits: MlxArray, legality: BlockLegality | null, veri
 /** The host sync, then everything that depends on how many drafts were accepted. */
 function settle(verified: readonly Verified[], taps: MlxArray | null, failed: FailedRow[]): SettledRound[] {
   const contexts: MlxArray[] = [];
-  const settled = verified.flatMap(({ block, start, acceptance, logprobs }): SettledRound[] => {
-    const { row, source, count, legality } = block;
+  const settled = verified.flatMap(({ block, judged, start, acceptance, logprobs }): SettledRound[] => {
+    const { row, source, count } = block;
+    const { drafts, legality, deadEnd } = judged;
     const committed = [...(readAcceptance(acceptance)[0] ?? [])];
+    // All stand, up to a dead end: the last of them ends the round, as a token that was chosen.
+    if (deadEnd && committed.length > drafts) committed.pop();
     const accepted = committed.length - 1;
     const end = committed.findIndex((id) => row.limits.eos.has(id));
     const ids = end < 0 ? committed : committed.slice(0, end + 1);
@@ -206,8 +225,8 @@ function settle(verified: readonly Verified[], taps: MlxArray | null, failed: Fa
       failed.push({ row, error });
       return [];
     }
-    const drafted = count + (legality === null || legality.refused === null ? 0 : 1);
-    return [{ row, source, drafted, accepted, cut: block.cut, ids, logprobs: reported }];
+    const drafted = drafts + (legality === null || legality.refused === null ? 0 : 1);
+    return [{ row, source, drafted, accepted, cut: block.cut || deadEnd, ids, logprobs: reported }];
   });
   if (contexts.length > 0) asyncEvaluate(contexts);
   return settled;

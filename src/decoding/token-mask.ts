@@ -39,8 +39,30 @@ export function allows(words: Uint32Array, id: number): boolean {
  * @throws NoLegalToken
  */
 export function tokenMask(words: Uint32Array, vocab: number): TokenMask {
+  const mask = maskOf(words, vocab);
+  if (mask === null) throw new NoLegalToken();
+  return mask;
+}
+
+/**
+ * The forms of the masks along a draft, up to the first place where nothing may follow.
+ * @param words row-major, `width` words a place
+ * @throws NoLegalToken where that is the first place
+ */
+export function masksAlong(words: Uint32Array, width: number, vocab: number): TokenMask[] {
+  const masks = [tokenMask(words.subarray(0, width), vocab)];
+  for (let at = width; at < words.length; at += width) {
+    const mask = maskOf(words.subarray(at, at + width), vocab);
+    if (mask === null) break;
+    masks.push(mask);
+  }
+  return masks;
+}
+
+/** null: no bit is set. */
+function maskOf(words: Uint32Array, vocab: number): TokenMask | null {
   const legal = popcount(words, vocab);
-  if (legal === 0) throw new NoLegalToken();
+  if (legal === 0) return null;
   if (legal === vocab) return ALL_TOKENS;
   if (legal <= SPARSE_MAX) return { kind: "allow", ids: idsOf(words, vocab, legal, 0) };
   if (vocab - legal <= SPARSE_MAX) return { kind: "deny", ids: idsOf(words, vocab, vocab - legal, -1) };

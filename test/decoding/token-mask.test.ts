@@ -7,6 +7,7 @@ import {
   allows,
   maskedArgmax,
   maskedLogits,
+  masksAlong,
   NoLegalToken,
   type TokenMask,
   tokenMask,
@@ -103,6 +104,19 @@ describe("the form of a mask", () => {
     expect(() => tokenMask(new Uint32Array(2), 40)).toThrow(NoLegalToken);
     expect(() => tokenMask(Uint32Array.of(0, -1 << 8), 40)).toThrow("no legal token");
     expect(tokenMask(Uint32Array.of(0, -1 << 7), 40)).toEqual({ kind: "allow", ids: Int32Array.of(39) });
+  });
+
+  test("of a draft end where nothing is legal, and the first of them must not be such a place", () => {
+    const [some, none, all] = [
+      [4, 0],
+      [0, -1 << 8],
+      [-1, -1],
+    ] as const;
+    const along = (...rows: readonly (readonly number[])[]) => masksAlong(Uint32Array.from(rows.flat()), 2, 40);
+    const allow = { kind: "allow", ids: Int32Array.of(2) } as const;
+    expect(along(some, all, some)).toEqual([allow, ALL_TOKENS, allow]);
+    expect(along(some, all, none, some)).toEqual([allow, ALL_TOKENS]);
+    expect(() => along(none, some)).toThrow(NoLegalToken);
   });
 });
 

@@ -37,25 +37,32 @@ afterAll(() => {
   expect(liveCpuObjects()).toBe(0);
 });
 
-/** By the token before, the beginning last: two or three of five may follow, and behind some the end. */
-const LEGAL: readonly (readonly number[])[] = [[0, 2, EOS], [1, 2, 3], [0, 3], [1, 2, EOS], [], [0, 1, 3]];
+/** By the token before, the beginning last. */
+type Legal = readonly (readonly number[])[];
+/** Two or three of five may follow, and behind some the end. */
+const LEGAL: Legal = [[0, 2, EOS], [1, 2, 3], [0, 3], [1, 2, EOS], [], [0, 1, 3]];
+/** Behind token 2 nothing may follow, not even the end. */
+const DEAD_ENDS: Legal = [[0, 1, 2, EOS], [1, 2, 3], [], [1, 2, EOS], [], [0, 1, 3]];
 const START = 5;
-const GRAMMAR: Automaton = {
-  legal: (state, id) => (LEGAL[state === 0 ? START : state - 1] ?? []).includes(id),
+
+const grammarOf = (legal: Legal): Automaton => ({
+  legal: (state, id) => (legal[state === 0 ? START : state - 1] ?? []).includes(id),
   next: (_, id) => id + 1,
-  accepting: (state) => (LEGAL[state === 0 ? START : state - 1] ?? []).includes(EOS),
+  accepting: (state) => (legal[state === 0 ? START : state - 1] ?? []).includes(EOS),
   // Wrong now and then, illegal never mind.
   forced: (state) => (state === 2 ? [2, 3] : []),
-};
+});
 
 interface Law {
   readonly temperature: number;
   readonly topK: number;
   readonly presence: number;
+  readonly legal: Legal;
 }
 
 /** The masked law of the token behind PROMPT and `completion`. */
-function exact({ model, layout }: Pair, { temperature, topK, presence }: Law, completion: readonly number[]): number[] {
+function exact({ model, layout }: Pair, law: Law, completion: readonly number[]): number[] {
+  const { temperature, topK, presence } = law;
   const states = model.newStates(kvStates(0, layout), 64);
   const ids = [...PROMPT, ...completion];
   const logits = scope(() => {
@@ -65,7 +72,7 @@ function exact({ model, layout }: Pair, { temperature, topK, presence }: Law, co
     return Array.from(all.subarray(last, last + V));
   });
   for (const state of states) state.dispose();
-  const legal = LEGAL[completion.at(-1) ?? START] ?? [];
+  const legal = law.legal[completion.at(-1) ?? START] ?? [];
   const shaped = logits.map((x, id) =>
     legal.includes(id) ? (x - (completion.includes(id) ? presence : 0)) / temperature : Number.NEGATIVE_INFINITY,
   );
@@ -75,12 +82,12 @@ function exact({ model, layout }: Pair, { temperature, topK, presence }: Law, co
   return weights.map((x) => x / mass);
 }
 
-/** Probabilities of the second and third token, over all first ones; behind an end come ends. */
+/** Probabilities of the second and third token, over all first ones; behind an end, and where nothing may follow, come ends. */
 function exactPairs(pair: Pair, law: Law): number[] {
   const cells = new Array<number>(V * V).fill(0);
   const next = (completion: readonly number[]) =>
-    (completion.at(-1) === EOS ? [0, 0, 0, 0, 1] : exact(pair, law, completion)).flatMap((p, id) =>
-      p > 0 ? [[id, p] as const] : [],
+    (law.legal[completion.at(-1) ?? START]?.length === 0 ? [0, 0, 0, 0, 1] : exact(pair, law, completion)).flatMap(
+      (p, id) => (p > 0 ? [[id, p] as const] : []),
     );
   for (const [a, p] of next([])) {
     for (const [b, q] of next([a])) {
@@ -95,6 +102,8 @@ interface Drawn {
   readonly drafted: number;
   readonly accepted: number;
   readonly cut: number;
+  /** Requests that came where nothing may follow. */
+  readonly stuck: number;
 }
 
 /** @param forced whether the grammar proposes drafts */
@@ -106,25 +115,30 @@ function drawn(pair: Pair, law: Law, policy: Speculator | null, forced: boolean,
     presencePenalty: law.presence,
     seed: null,
   };
-  const grammars = new AutomatonCompiler({ automata: { g: GRAMMAR }, vocab: V, forced });
+  const grammars = new AutomatonCompiler({ automata: { g: grammarOf(law.legal) }, vocab: V, forced, deadEnds: true });
   const asked = Array.from({ length: REQUESTS }, () =>
     request({ promptIds: PROMPT, maxNewTokens: 4, sampling, eosIds: [EOS], constraint: specOf("g") }),
   );
   const counts = new Float64Array(V * V);
-  let [drafted, accepted, cut] = [0, 0, 0];
+  let [drafted, accepted, cut, stuck] = [0, 0, 0, 0];
   const options = { vocab: V, maxBatch: 16, grammars, ...(policy !== null && { speculator: policy }) };
-  for (const { ids, stats } of runAll(pair, asked, options)) {
+  for (const { ids, end, stats } of runAll(pair, asked, options)) {
     const cell = (ids[1] ?? EOS) * V + (ids[2] ?? EOS);
     counts[cell] = (counts[cell] ?? 0) + 1;
     drafted += stats?.drafted ?? 0;
     accepted += stats?.accepted ?? 0;
     cut += stats?.grammar?.cutDrafts ?? 0;
+    if (stats !== null) continue;
+    expect(end).toBe("no legal token");
+    expect(law.legal[ids.at(-1) ?? START]).toEqual([]);
+    stuck++;
   }
-  return { fit: chiSquare(counts, exactPairs(pair, judge)), drafted, accepted, cut };
+  return { fit: chiSquare(counts, exactPairs(pair, judge)), drafted, accepted, cut, stuck };
 }
 
-const SOFT: Law = { temperature: 2.5, topK: 0, presence: 0 };
-const CUT: Law = { temperature: 3, topK: 2, presence: 2 };
+const SOFT: Law = { temperature: 2.5, topK: 0, presence: 0, legal: LEGAL };
+const CUT: Law = { temperature: 3, topK: 2, presence: 2, legal: LEGAL };
+const STUCK: Law = { ...SOFT, legal: DEAD_ENDS };
 const [dspark, dflash, dflash2] = NAMES;
 const drafter = (pair: Pair) => speculator({ drafter: pair.drafter, cap: 3 });
 const lookup = () => speculator({});
@@ -157,4 +171,19 @@ test.each([
   expect(accepted).toBeGreaterThan(REQUESTS / 20);
   expect(drafted - accepted).toBeGreaterThan(REQUESTS / 50);
   if (policy !== alone) expect(cut).toBeGreaterThan(REQUESTS / 20);
+});
+
+/** A row fails where it comes to a dead end, never where a draft does: its tokens up to there follow the law, too. */
+test.each([
+  ["a drafter's law", dspark, drafter, false],
+  ["independent drafts", dflash, drafter, false],
+  ["a selector's law", dflash2, drafter, false],
+  ["certain drafts", dspark, lookup, false],
+  ["all, cut by confidence", dspark, both, true],
+] as const)("drafts into dead ends: %s", (_, name, policy, forced) => {
+  const pair = pairs.get(name) as Pair;
+  const { fit, stuck } = drawn(pair, STUCK, policy(pair), forced);
+  expect(fit.impossible).toBe(0);
+  expect(fit.z).toBeLessThan(Z_MAX);
+  expect(stuck).toBeGreaterThan(REQUESTS / 20);
 });

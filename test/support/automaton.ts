@@ -86,6 +86,8 @@ export interface AutomatonOptions {
   /** Grammars that stay with the compiler until `release`; others are there at once. */
   readonly slow?: readonly string[];
   readonly forced?: boolean;
+  /** States without a way on stay so: a text that comes there cannot even end. */
+  readonly deadEnds?: boolean;
 }
 
 /** Compiles at once, or when told; counts what is open. */
@@ -191,9 +193,13 @@ export class AutomatonRow implements RowConstraint {
   }
 
   private allowed(state: number, id: number): boolean {
-    // Where nothing else may follow, the text ends: no state of a grammar is without a way on.
-    if (this.eos.has(id)) return this.automaton.accepting(state) || this.isLast(state);
+    // Where nothing else may follow, the text ends: few grammars have a state without a way on.
+    if (this.eos.has(id)) return this.automaton.accepting(state) || (!this.deadEnds && this.isLast(state));
     return id < this.compiler.options.vocab && this.automaton.legal(state, id);
+  }
+
+  private get deadEnds(): boolean {
+    return this.compiler.options.deadEnds === true;
   }
 
   private isLast(state: number): boolean {

@@ -133,6 +133,22 @@ describe("a row", () => {
     expect(row.stats()).toMatchObject({ cutDrafts: 2, maskedRows: 5 + text.length + 2 });
   });
 
+  test("has masks without a bit where nothing may follow, and they are no error", async () => {
+    const pool = newPool();
+    // No token spells a reserved byte.
+    using row = open(pool, await compiled(pool, raw('root ::= "a\\u0008" | "b"')));
+    const [a, b] = ["a", "b"].map((text) => ids(text)[0] ?? -1) as [number, number];
+    const { kept, words } = row.masks([a, b]);
+    expect(kept).toBe(1);
+    const rows = words();
+    expect([a, b].map((id) => isLegal(rows, id))).toEqual([true, true]);
+    expect(rows.subarray(WIDTH)).toEqual(new Uint32Array(WIDTH));
+    row.commit([a]);
+    expect(row.masks([b]).kept).toBe(0);
+    expect(row.masks([]).words()).toEqual(new Uint32Array(WIDTH));
+    expect(metricsOf(pool).restarts).toBe(0);
+  });
+
   test("takes drafts that are longer than one answer has room for", async () => {
     const pool = newPool();
     using row = open(pool, await compiled(pool, specOf({ type: "array", items: { type: "null" } })));
