@@ -7,9 +7,12 @@ const ticker = new Ticker(
   () => [],
 );
 
-function frame(delta: object): string {
+/** As long as the statistics that an answer ends with. */
+const REPORT = "x".repeat(600);
+
+function frame(delta: object, end: object = { finish_reason: null }): string {
   const head = { id: `chatcmpl-${"0".repeat(32)}`, object: "chat.completion.chunk", created: 1_795_982_827 };
-  const choice = { index: 0, delta, logprobs: null, finish_reason: null };
+  const choice = { index: 0, delta, logprobs: null, ...end };
   return `data: ${JSON.stringify({ ...head, model: "scripted-1b", system_fingerprint: null, choices: [choice] })}\n\n`;
 }
 
@@ -27,6 +30,10 @@ const server = Bun.serve({
           controller.write(frame({ content: String.fromCharCode(97 + (tick % 26)) }));
           controller.flush();
         }
+        controller.write(frame({}, { finish_reason: "stop", x_mlx_dspark: REPORT }));
+        controller.flush();
+        controller.write("data: [DONE]\n\n");
+        controller.flush();
         controller.close();
       },
     });

@@ -92,15 +92,21 @@ function chatFrames(context: AnswerContext): FrameSource {
     const { type, choice } = event;
     const textOnly = (type === "text" || type === "reasoning") && event.spans === undefined;
     if (!textOnly || logprobs || returnTokenIds) return dataFrames(chunks.push(event));
-    let template = templates[type].get(choice);
-    if (template === undefined) {
-      template = new FrameTemplate((text) => chunks.push({ ...event, text })[0] ?? {});
-      templates[type].set(choice, template);
-    }
-    return [template.fill(event.text)];
+    return [templateOf(type, choice).fill(event.text)];
+  };
+  const templateOf = (type: "text" | "reasoning", choice: number): FrameTemplate => {
+    const known = templates[type].get(choice);
+    if (known !== undefined) return known;
+    const made = new FrameTemplate((text) => chunks.push({ type, choice, text, tokens: [] })[0] ?? {});
+    templates[type].set(choice, made);
+    return made;
   };
   return {
-    open: () => dataFrames(chunks.open()),
+    open: () => {
+      // Before the prompt is read: the first token need not wait for it.
+      templateOf("text", 0);
+      return dataFrames(chunks.open());
+    },
     push,
     keepAlive: () => dataFrame(chunks.keepAlive()),
     close: () => [...dataFrames(chunks.close()), DONE_FRAME],
