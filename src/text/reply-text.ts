@@ -137,8 +137,8 @@ export class ReplyText<L> {
     sources: readonly string[] | null = null,
   ): ReplyPiece<L>[] {
     const [only] = ids;
-    if (ids.length === 1 && only !== undefined && sources === null && this.isPlain && !this.silentIds.has(only)) {
-      return this.pushPlain(only, logprobs?.[0] ?? null);
+    if (ids.length === 1 && only !== undefined && sources === null && this.mayPass(only)) {
+      return this.pushOne(only, logprobs?.[0] ?? null);
     }
     for (const [i, id] of ids.entries()) {
       if (this.isOver) break;
@@ -159,24 +159,24 @@ export class ReplyText<L> {
     return this.release();
   }
 
-  /** Text passes as it comes: no thoughts, calls or stop strings can show any more, and no token waits for its text. */
-  private get isPlain(): boolean {
-    return this.pending.length === 0 && this.stops.isInert && this.parser.isTransparent && !this.isOver;
+  /** No token waits for its text, and there is nothing to stop at. */
+  private mayPass(id: number): boolean {
+    return this.pending.length === 0 && this.stops.isInert && !this.oneCall && !this.silentIds.has(id);
   }
 
-  /** `push` of one token where text passes as it comes, which is nearly always: each token of every stream is here. */
-  private pushPlain(id: number, logprob: L | null): ReplyPiece<L>[] {
+  /** `push` of one token, the short way where its text passes as it comes: nearly all tokens of all streams do. */
+  private pushOne(id: number, logprob: L | null): ReplyPiece<L>[] {
     const text = this.detokenizer.push(id);
     const [offset, start] = [this.codePoints, this.position];
     this.source = null;
     this.taken += 1;
-    if (text === "") {
+    if (text === "" || !this.parser.passes(text)) {
       this.pending.push({ id, logprob, offset, start, end: null, silent: false, ordinal: this.taken });
-      return [];
+      this.advance(text);
+      return this.release();
     }
     this.position += text.length;
     this.codePoints += text.length === 1 ? 1 : [...text].length;
-    this.parser.pass(text.length);
     return [{ type: "text", text, tokens: [{ id, logprob, offset, visible: true }] }];
   }
 

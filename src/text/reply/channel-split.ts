@@ -14,8 +14,6 @@ const END = "<|eom|>";
 const HEADER_TAIL = 256;
 
 export class ChannelSplit implements ReasoningSplit {
-  /** Another channel may always begin. */
-  readonly isOver = false;
   private state: "header" | "content" | "idle";
   private channel: "reasoning" | "answer" = "answer";
   private header = "";
@@ -28,6 +26,11 @@ export class ChannelSplit implements ReasoningSplit {
   /** @param inAnswer the prompt ends inside an answer that goes on. */
   constructor(inAnswer: boolean) {
     this.state = inAnswer ? "content" : "header";
+  }
+
+  /** Another channel may always begin. */
+  passes(): boolean {
+    return false;
   }
 
   push(slice: Slice): SplitPiece[] {

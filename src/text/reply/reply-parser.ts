@@ -61,14 +61,11 @@ export class ReplyParser {
     this.push(begun);
   }
 
-  /** From now on every piece is text as it comes, so that it may be told by `pass` alone. */
-  get isTransparent(): boolean {
-    return this.calls === null && (this.split === null || this.split.isOver);
-  }
-
-  /** Instead of `push`, while the parser is transparent. */
-  pass(length: number): void {
-    this.place += length;
+  /** Instead of `push`: whether the next piece, and all that follows, is text as it comes; false: nothing was taken. */
+  passes(text: string): boolean {
+    if (this.calls !== null || (this.split !== null && !this.split.passes(text))) return false;
+    this.place += text.length;
+    return true;
   }
 
   /** The text ended inside a call, which was dropped. */

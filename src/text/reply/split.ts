@@ -7,8 +7,8 @@ export type SplitPiece =
   | { readonly type: "border" };
 
 export interface ReasoningSplit {
-  /** From now on every slice is an answer as it comes: nothing is held, and nothing will be. */
-  readonly isOver: boolean;
+  /** Whether `text` and all that follows is an answer as it comes: then nothing is held, and nothing will be. */
+  passes(text: string): boolean;
   push(slice: Slice): SplitPiece[];
   /** The text is over: what was held back. */
   finish(): SplitPiece[];

@@ -37,8 +37,15 @@ export class TagSplit implements ReasoningSplit {
     this.closer = new LiteralSearch(tags.close);
   }
 
-  get isOver(): boolean {
+  private get isOver(): boolean {
     return this.state === "answer";
+  }
+
+  passes(text: string): boolean {
+    const first = text.charAt(0);
+    const begins = this.state === "before" && this.held.length === 0 && first !== "";
+    if (begins && !isBlank(first) && first !== this.tags.open.charAt(0)) this.state = "answer";
+    return this.isOver;
   }
 
   push(slice: Slice): SplitPiece[] {
