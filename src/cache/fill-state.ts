@@ -1,11 +1,12 @@
 /**
- * A state that holds tokens without a model having read them: keys and values are noise. For
- * measuring what a long context costs, which does not depend on what stands in it.
+ * A state that holds tokens without a model having read them: keys and values are noise. For measuring what a long
+ * context costs, which does not depend on what stands in it.
  */
-import { evaluate, float32Array, keep, type MlxArray, NONE, scope } from "../mlx/array.ts";
+import { evaluate, keep, type MlxArray, NONE, scope } from "../mlx/array.ts";
 import { freeAttentionPlan, newAttentionPlan } from "../mlx/cpu.ts";
 import { appendPacked } from "../mlx/cpu-draft.ts";
 import { reshape, slice, transpose } from "../mlx/ops.ts";
+import { randomKey, uniform } from "../mlx/random.ts";
 import {
   canAttend,
   isPacked,
@@ -17,6 +18,7 @@ import {
 
 /** Tokens appended at a time. */
 const PIECE = 512;
+const SEED = 1234n;
 
 /**
  * Brings an empty state to `length` tokens, evaluated.
@@ -29,7 +31,7 @@ export function fillState(state: LayerState, spec: StateSpec, length: number): v
 
 function fill(state: LayerState, spec: StateSpec, count: number): void {
   scope(() => {
-    const rows = noise(count, 2 * spec.kvHeads * spec.headDim);
+    const rows = uniform([count, 2 * spec.kvHeads * spec.headDim], randomKey(SEED));
     if (isPacked(state)) append(state, spec, rows, count);
     else if (canAttend(state)) {
       const part = (from: number) =>
@@ -59,14 +61,4 @@ function append(state: PackedState, { kvHeads, headDim }: StateSpec, rows: MlxAr
   } finally {
     freeAttentionPlan(plan);
   }
-}
-
-/** Numbers in [-1, 1), float32 [count, width]. */
-function noise(count: number, width: number): MlxArray {
-  let state = 1234;
-  const values = Float32Array.from({ length: count * width }, () => {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0;
-    return state / 2 ** 31;
-  });
-  return float32Array(values, [count, width]);
 }

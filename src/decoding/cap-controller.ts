@@ -47,8 +47,6 @@ const MEMORY_ACROSS_TEXTS = 16;
 const AUDIT_STEPS = 8;
 const AUDIT_EVERY = 256;
 const AUDIT_BELOW = 2;
-/** Longest run of plain steps without a look at the controller. */
-const SPRINT_MAX = 8;
 
 export class CapController {
   /** Drafts for the next round; 0: a plain step. */
@@ -98,18 +96,6 @@ export class CapController {
   /** Prompt and completion tokens of the row; to be set before `cap` is read. */
   setDepth(tokens: number): void {
     this.depth = tokens;
-  }
-
-  /** Plain steps to run as one pipelined sprint now; 0 unless the next round is a plain step. */
-  get sprint(): number {
-    return this.parked && this.cap === 0 ? Math.min(SPRINT_MAX, this.probes.wait(this.rounds)) : 0;
-  }
-
-  /** After a sprint of plain steps. `ms`: of all of them; null: not timed. */
-  updatePlain(steps: number, ms: number | null): void {
-    for (let i = 0; i < steps; i++) {
-      this.update({ rows: [{ drafted: 0, accepted: 0 }], ms: ms === null ? null : ms / steps, committed: 1 });
-    }
   }
 
   /** After a plain step whose tokens the drafter had guessed, for each row rightly or not: a probe that costs a draft. */

@@ -152,7 +152,6 @@ export class Speculator {
     if (typeof cap === "number" || rows.length === 0) return;
     const watched = rows.flatMap(({ foreseen }) => (foreseen === null ? [] : [foreseen]));
     if (watched.length > 0) cap.updateWatched(watched);
-    else if (rows.length === 1) cap.updatePlain(1, ms);
     else cap.update({ rows: rows.map(() => ({ drafted: 0, accepted: 0 })), ms, committed: rows.length });
   }
 

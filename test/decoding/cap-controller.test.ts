@@ -156,23 +156,6 @@ describe("controller", () => {
     expect(ms / (20 * (rounds - 100))).toBeLessThan(1.02);
   });
 
-  test("a sprint ends where the next probe is due, and counts as its steps", () => {
-    const controller = new CapController(curves, { maxCap: 7, probes: new FixedProbes() });
-    expect(controller.sprint).toBe(0);
-    while (!controller.parked) drive(controller, 1, 0);
-    while (controller.cap !== 0) drive(controller, 1, 0);
-    let sprints = 0;
-    while (controller.cap === 0) {
-      const steps = controller.sprint;
-      expect(steps).toBeGreaterThan(0);
-      expect(steps).toBeLessThanOrEqual(8);
-      controller.updatePlain(steps, 20 * steps);
-      sprints++;
-    }
-    expect([controller.rounds % 8, controller.cap, sprints]).toEqual([0, 1, 1]);
-    expect(controller.sprint).toBe(0);
-  });
-
   test("a wrong price list is corrected by timed rounds", () => {
     // The curves promise that drafts are nearly free; in truth a round with drafts takes four times as long.
     const controller = new CapController(curves, { maxCap: 7 });
@@ -233,7 +216,7 @@ describe("controller", () => {
     const steps = (count: number, hit: () => boolean) => {
       let watched = 0;
       for (let i = 0; i < count && isParked(); i++) {
-        if (controller.cap === 0) controller.updatePlain(1, 20);
+        if (controller.cap === 0) controller.update({ rows: [{ drafted: 0, accepted: 0 }], ms: 20, committed: 1 });
         else {
           watched++;
           controller.updateWatched([hit()]);
