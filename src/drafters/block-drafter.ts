@@ -202,6 +202,7 @@ export class Session implements DrafterSession {
   }
 
   arrays(): readonly MlxArray[] {
+    // Those that wait longer were evaluated with their own steps.
     return [...this.contexts.flatMap((context) => context.arrays()), ...this.waiting.slice(-1)];
   }
 

@@ -8,11 +8,15 @@ import { StopMatcher } from "../../src/text/stop-strings.ts";
 const EOS = 256;
 const TAGS = { kind: "tags", tags: { open: "<think>", close: "</think>" } } as const;
 
-/** A token is a byte, so that characters come in parts. */
+/** Ids behind the bytes that stand for whole words. */
+const WORDS = ["🙂", "a🙂é", " the"];
+
+/** A token is a byte, so that characters come in parts, or a word. */
 function bytes() {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const bytesOf = (id: number) => (id < EOS ? Uint8Array.of(id) : new TextEncoder().encode(WORDS[id - EOS - 1]));
   return {
-    push: (id: number) => decoder.decode(Uint8Array.of(id), { stream: true }),
+    push: (id: number) => decoder.decode(bytesOf(id), { stream: true }),
     flush: () => decoder.decode(),
   };
 }
@@ -70,10 +74,12 @@ test("one token at a time, all at once, or cut anywhere: the same text, tokens, 
     stops: fc.constantFrom([], ["stop"]),
     sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 8 }),
     silentAt: fc.option(fc.nat(30)),
+    whole: fc.array(fc.record({ at: fc.nat(30), word: fc.nat(WORDS.length - 1) }), { maxLength: 4 }),
   });
   fc.assert(
-    fc.property(setting, ({ text, form, stops, sizes, silentAt }) => {
+    fc.property(setting, ({ text, form, stops, sizes, silentAt, whole }) => {
       const ids = [...text];
+      for (const { at, word } of whole) ids.splice(Math.min(at, ids.length), 0, EOS + 1 + word);
       if (silentAt !== null) ids.splice(Math.min(silentAt, ids.length), 0, EOS);
       const cut: number[][] = [];
       for (let at = 0, i = 0; at < ids.length; i++) {
