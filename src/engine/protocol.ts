@@ -278,8 +278,9 @@ export type ToEngine =
   | { readonly type: "cancel_load"; readonly cleanup: boolean }
   /** Frees everything that the model has; rows that still run fail. */
   | { readonly type: "unload" }
-  | { readonly type: "generate"; readonly request: GenerateRequest }
-  | { readonly type: "replay"; readonly request: ReplayRequest }
+  /** `cancelled`: given up before it was sent. In one message, so that no turn comes in between. */
+  | { readonly type: "generate"; readonly request: GenerateRequest; readonly cancelled: boolean }
+  | { readonly type: "replay"; readonly request: ReplayRequest; readonly cancelled: boolean }
   | { readonly type: "cancel"; readonly id: string }
   | { readonly type: "stats"; readonly seq: number }
   /** Stop admission, finish running rows for at most `drainMs`, then end the worker. */

@@ -148,9 +148,8 @@ class WorkerEngine implements EngineClient {
       return stream;
     }
     this.running.set(request.id, { stream, unlisten: () => signal?.removeEventListener("abort", cancel) });
-    this.send({ type: "generate", request });
-    if (signal?.aborted) cancel();
-    else signal?.addEventListener("abort", cancel, { once: true });
+    this.send({ type: "generate", request, cancelled: signal?.aborted === true });
+    signal?.addEventListener("abort", cancel, { once: true });
     return stream;
   }
 
@@ -160,10 +159,9 @@ class WorkerEngine implements EngineClient {
     const cancel = () => this.send({ type: "cancel", id });
     const report = new Promise<ReplayReport>((resolve, reject) => {
       this.replaying.set(id, { resolve, reject });
-      this.send({ type: "replay", request });
+      this.send({ type: "replay", request, cancelled: signal?.aborted === true });
     });
-    if (signal?.aborted) cancel();
-    else signal?.addEventListener("abort", cancel, { once: true });
+    signal?.addEventListener("abort", cancel, { once: true });
     return report.finally(() => signal?.removeEventListener("abort", cancel));
   }
 

@@ -104,12 +104,18 @@ class EngineThread {
           this.refuse(message.request.id, { kind: "shutdown", message: "the server is shutting down" });
         else if (this.scheduler === null) {
           this.refuse(message.request.id, { kind: "not_ready", message: "no model is loaded" });
-        } else this.scheduler.submit(message.request);
+        } else {
+          this.scheduler.submit(message.request);
+          if (message.cancelled) this.scheduler.cancel(message.request.id);
+        }
         return;
       case "replay":
         if (this.stopping || this.replays === null) {
           this.refuse(message.request.id, { kind: "not_ready", message: "no model is loaded" });
-        } else this.replays.submit(message.request);
+        } else {
+          this.replays.submit(message.request);
+          if (message.cancelled) this.replays.cancel(message.request.id);
+        }
         return;
       case "cancel":
         this.scheduler?.cancel(message.id);

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Worker } from "node:worker_threads";
+import type { MessagePort, Worker } from "node:worker_threads";
 import { type EngineClient, EngineError, type GenerateEvent } from "../../src/engine/client.ts";
 import { nativeFolder } from "../../src/engine/embedded/files.ts";
 import { type GenerateRequest, type LoadProgress, type LoadSpec, NO_SPECULATION } from "../../src/engine/protocol.ts";
@@ -287,7 +287,8 @@ describe("cancel", () => {
 
   test("while queued; the one that runs is not disturbed", async () => {
     const engine = await loaded({ maxBatch: 1 });
-    const asked = request({ maxNewTokens: 60 });
+    // Long: the waiting one must not be reached while this thread is between its two messages.
+    const asked = request({ maxNewTokens: 500 });
     const running = told(engine.generate(asked));
     const abort = new AbortController();
     const waiting = told(engine.generate(long(), abort.signal));
@@ -296,10 +297,21 @@ describe("cancel", () => {
     expect(await running).toMatchObject(reference(asked));
   });
 
-  test("before it began", async () => {
+  test("before it began: nothing is run, however late this thread comes to its next message", async () => {
     const engine = await loaded();
-    const waiting = told(engine.generate(long(), AbortSignal.abort()));
-    expect(await waiting).toMatchObject({ ids: [], end: "cancelled" });
+    const { port } = engine as unknown as { port: MessagePort };
+    const send = port.postMessage.bind(port);
+    port.postMessage = (message: unknown) => {
+      send(message);
+      Bun.sleepSync(20);
+    };
+    for (const asked of [long(), long({ promptIds: new Array(600).fill(5) })]) {
+      const { ids, end } = await told(engine.generate(asked, AbortSignal.abort()));
+      expect({ ids, end }).toEqual({ ids: [], end: "cancelled" });
+    }
+    const check = { id: "check", promptIds: [1, 2], ids: [3], sampling: GREEDY };
+    expect((await rejection(engine.replay(check, AbortSignal.abort()))).kind).toBe("cancelled");
+    expect((await engine.stats()).steps).toBe(0);
   });
 
   test("a signal that lives on keeps no listener of what has ended", async () => {
@@ -334,7 +346,7 @@ test("a living id is refused, and the first request under it goes on", async () 
 describe("the end", () => {
   test("shutdown with time lets rows end, refuses what waits, and ends the thread", async () => {
     const engine = await loaded({ maxBatch: 1 });
-    const asked = request({ maxNewTokens: 40 });
+    const asked = request({ maxNewTokens: 500 });
     const started = Promise.withResolvers<void>();
     const running = told(engine.generate(asked), () => {
       started.resolve();
