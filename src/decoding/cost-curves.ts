@@ -118,12 +118,9 @@ export class CostCurves {
     return Math.min(cap, this.bestCap(cap, acceptance, depth));
   }
 
-  /**
-   * Accepted tokens at which a free draft (lookup) of `drafted` tokens pays as well as rounds of `rate` tokens per ms,
-   * e.g. `rate(0, …)` for plain steps.
-   */
-  breakEvenAccepted(drafted: number, rate: number, depth = this.depth0): number {
-    return Math.max(0, rate * (this.verifyMs(drafted + 1, depth) + this.overhead) - 1);
+  /** ms of a round with `drafts` drafts by lookup, which cost nothing themselves. */
+  lookupMs(drafts: number, depth = this.depth0): number {
+    return Math.max(this.verifyMs(drafts + 1, depth) + this.overhead, MS_FLOOR);
   }
 
   /** For reports. */

@@ -39,6 +39,8 @@ export class LookupIndex {
   private length = 0;
   /** Longest n-grams first. */
   private readonly tables: readonly NgramTable[];
+  /** Of what is one token short of an n-gram; null: a single token would always be one. */
+  private readonly shorter: NgramTable | null;
 
   constructor(
     private readonly options: LookupOptions,
@@ -47,6 +49,7 @@ export class LookupIndex {
     const { minN, maxN } = options;
     if (minN < 1 || maxN < minN) throw new RangeError(`n-grams of ${minN} to ${maxN} tokens: give 1 ≤ minN ≤ maxN`);
     this.tables = Array.from({ length: maxN - minN + 1 }, (_, i) => new NgramTable(maxN - i));
+    this.shorter = minN > 1 ? new NgramTable(minN - 1) : null;
     this.tokens = new Int32Array(initial.length + 1024);
     this.extend(initial);
   }
@@ -63,7 +66,17 @@ export class LookupIndex {
     while (this.length < end) {
       this.length++;
       for (const table of this.tables) if (this.length >= table.n) table.add(this.tokens, this.length);
+      const { shorter } = this;
+      if (shorter !== null && this.length >= shorter.n) shorter.add(this.tokens, this.length);
     }
+  }
+
+  /** The token that would make a proposal of the next text, where the last tokens stood before; null: they never did. */
+  expected(): number | null {
+    const { shorter, length } = this;
+    if (shorter === null || length <= shorter.n) return null;
+    const place = shorter.before(this.tokens, length);
+    return place === 0 ? null : (this.tokens[place] as number);
   }
 
   /**

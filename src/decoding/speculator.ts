@@ -8,6 +8,7 @@ import type { CapController } from "./cap-controller.ts";
 import type { CostCurves } from "./cost-curves.ts";
 import type { PlannedDraft } from "./draft-blocks.ts";
 import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "./lookup-index.ts";
+import type { DraftPrice } from "./lookup-trust.ts";
 import type { SettledRound } from "./round.ts";
 import type { Row } from "./row.ts";
 import { RowDrafting } from "./row-drafting.ts";
@@ -27,6 +28,11 @@ export interface SpeculatorOptions {
 
 /** Longest draft of what a grammar says must follow: that of a long lookup (structured-output.md §5). */
 const FORCED_DRAFT = 32;
+/**
+ * A step that is not scheduled ahead costs a tenth of one or less, a plain step before a lookup draft half of one: it is
+ * worth waiting for one expected token in so many.
+ */
+const WAIT_ABOVE = 0.2;
 
 export class Speculator {
   private lastEnd: number | null = null;
@@ -65,8 +71,7 @@ export class Speculator {
   newRow(prompt: ArrayLike<number>, capacityMax: number): RowDrafting {
     const { drafter, lookup, cap } = this.options;
     if (typeof cap !== "number") cap.newText();
-    const kind = drafter === null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
-    const index = lookup ? new LookupIndex(kind, prompt) : null;
+    const index = lookup ? new LookupIndex(this.lookupOptions, prompt) : null;
     return new RowDrafting(index, drafter === null ? null : drafter.newSession(capacityMax));
   }
 
@@ -93,20 +98,46 @@ export class Speculator {
     return { source: "plain" };
   }
 
+  /**
+   * Whether the token in flight may well begin a lookup draft: a step that is scheduled on top of it would come in between.
+   * @param row whose plan from the tokens known is a plain step
+   */
+  waits(row: Row): boolean {
+    const { drafting } = row;
+    if (drafting === null || !drafting.expects || drafting.expectedComes < WAIT_ABOVE) return false;
+    const { curves } = this.options;
+    if (curves === null) return true;
+    const { maxDraft, minN } = this.lookupOptions;
+    return drafting.trust.worth(minN, maxDraft, ...this.terms(curves, row.tokens.length)) > 0;
+  }
+
   private lookup(row: Row, drafting: RowDrafting, limit: number): Int32Array | null {
     const { longDraft, curves } = this.options;
-    const proposal = drafting.lookup?.propose(drafting.long.allowed ? longDraft : null, limit) ?? null;
+    const long = curves !== null || drafting.long.allowed ? longDraft : null;
+    const proposal = drafting.lookup?.propose(long, limit) ?? null;
     if (proposal === null) {
-      drafting.admitted = false;
+      drafting.admitted = 0;
       return null;
     }
-    if (!drafting.admitted) {
-      const depth = row.tokens.length;
-      const needed = curves === null ? 0 : curves.breakEvenAccepted(proposal.tokens.length, this.rate(depth), depth);
-      if (!drafting.base.allows(needed)) return null;
-      drafting.admitted = true;
-    }
-    return proposal.tokens;
+    const { tokens, matched } = proposal;
+    if (curves === null) return tokens;
+    const terms = this.terms(curves, row.tokens.length);
+    // A probe stays admitted until it is verified, also when one more token has come meanwhile.
+    const length =
+      drafting.admitted > 0
+        ? Math.max(drafting.trust.worth(matched, tokens.length, ...terms), Math.min(drafting.admitted, tokens.length))
+        : drafting.trust.length(matched, tokens.length, ...terms);
+    drafting.admitted = length;
+    return length === 0 ? null : tokens.subarray(0, length);
+  }
+
+  /** What a lookup draft costs at `depth`, and what would be done instead brings. */
+  private terms(curves: CostCurves, depth: number): [DraftPrice, number] {
+    return [(drafts) => curves.lookupMs(drafts, depth), this.rate(depth)];
+  }
+
+  private get lookupOptions() {
+    return this.options.drafter === null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
   }
 
   /** Tokens per ms of what would be done without lookup. */
@@ -130,11 +161,11 @@ export class Speculator {
     for (const { row, ids, source, drafted, accepted } of rounds) {
       const drafting = row.drafting;
       if (drafting === null) continue;
-      drafting.lookup?.extend(ids);
+      drafting.extend(ids);
       if (source !== "lookup") continue;
-      drafting.admitted = false;
+      drafting.admitted = 0;
       drafting.long.update(drafted, accepted, LOOKUP_ALONE.maxDraft);
-      drafting.base.update(accepted);
+      drafting.trust.update(drafted, accepted);
     }
     const { cap } = this.options;
     if (typeof cap === "number" || rounds.some(({ source }) => source === "lookup" || source === "forced")) return;
@@ -147,7 +178,7 @@ export class Speculator {
   /** After a plain step of `rows`, pipelined or not. */
   settledPlain(rows: readonly Pick<SettledToken, "row" | "id" | "foreseen">[]): void {
     const ms = this.elapsed();
-    for (const { row, id } of rows) row.drafting?.lookup?.extend([id]);
+    for (const { row, id } of rows) row.drafting?.extend([id]);
     const { cap } = this.options;
     if (typeof cap === "number" || rows.length === 0) return;
     const watched = rows.flatMap(({ foreseen }) => (foreseen === null ? [] : [foreseen]));

@@ -137,22 +137,27 @@ export class Scheduler {
       if (plan[0].row.live) this.prefill(plan);
       return;
     }
-    const drafts = this.drafts(plan.map(({ row }) => row));
-    // The mask behind a token needs that token: a row with a grammar takes no step ahead of itself.
-    if (drafts.every(({ row, draft }) => draft.source === "plain" && row.constraint === null)) {
-      const watched = new Set(
-        drafts.flatMap(({ row, draft }) => (draft.source === "plain" && draft.watched ? [row] : [])),
-      );
-      const alive = plan.filter(({ row }) => row.live).map((own) => ({ ...own, watched: watched.has(own.row) }));
-      const next = alive.length > 0 ? this.schedule(alive) : null;
+    let drafts = this.drafts(plan.map(({ row }) => row));
+    // A draft continues from the newest token: nothing may be in flight. What was settled for it changes the plan.
+    if (this.inFlight !== null && (!mayRunAhead(drafts) || this.waits(drafts))) {
       this.settleInFlight();
-      this.inFlight = next;
+      drafts = this.drafts(this.decoding());
+    }
+    if (!mayRunAhead(drafts)) {
+      this.round(drafts);
       return;
     }
-    // A draft continues from the newest token: nothing may be in flight. What was settled for it changes the plan.
-    const newest = this.inFlight === null;
+    const alive = drafts.flatMap(({ row, draft }): PlannedRow[] =>
+      row.live ? [{ row, kind: "decode", count: 1, watched: draft.source === "plain" && draft.watched === true }] : [],
+    );
+    const next = alive.length > 0 ? this.schedule(alive) : null;
     this.settleInFlight();
-    this.round(newest ? drafts : this.drafts(this.decoding()));
+    this.inFlight = next;
+  }
+
+  /** Whether a row's next token may begin a draft, which a step ahead of it would delay. */
+  private waits(plan: readonly PlannedRound[]): boolean {
+    return plan.some(({ row }) => this.byRow.get(row)?.policy?.waits(row));
   }
 
   /** What each row should do next. Asked once for each of its texts: policies count the drafts that they refuse. */
@@ -441,4 +446,9 @@ export class Scheduler {
       this.post({ type: "failed", id: entry.id, error });
     }
   }
+}
+
+/** The mask behind a token needs that token: a row with a grammar takes no step ahead of itself. */
+function mayRunAhead(plan: readonly PlannedRound[]): boolean {
+  return plan.every(({ row, draft }) => draft.source === "plain" && row.constraint === null);
 }

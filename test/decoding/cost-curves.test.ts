@@ -155,11 +155,16 @@ describe("caps from curves", () => {
     expect(new CostCurves(costs).roundMs(1)).toBe(16);
   });
 
-  test("a lookup draft breaks even where it commits as much per ms as the alternative", () => {
-    const curves = new CostCurves({ verify: from1(10, 11, 12, 13, 14, 15, 16), drafter: 5 });
-    const plain = curves.rate(0, 0);
-    expect(curves.breakEvenAccepted(6, plain)).toBeCloseTo(0.6, 10);
-    expect(curves.breakEvenAccepted(0, plain)).toBeCloseTo(0, 10);
+  test("a lookup draft costs its rows and the round, and no drafter", () => {
+    const curves = new CostCurves({
+      verify: from1(10, 11, 12, 13, 14, 15, 16),
+      drafter: 5,
+      overhead: 2,
+      depthSlope: { "1": 0.01 },
+      depth0: 512,
+    });
+    expect(curves.lookupMs(6)).toBe(18);
+    expect(curves.lookupMs(6, 612)).toBe(19);
   });
 
   test("expected tokens", () => {

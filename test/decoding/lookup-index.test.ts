@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { BaseDraftGate, LongDraftGate } from "../../src/decoding/lookup-gate.ts";
+import { LongDraftGate } from "../../src/decoding/lookup-gate.ts";
 import { LookupIndex, type LookupOptions } from "../../src/decoding/lookup-index.ts";
 import { goldenRoot } from "../support/golden.ts";
 
@@ -185,6 +185,38 @@ describe("lookup loop on the golden step function", () => {
   });
 });
 
+describe("the token that would make a proposal", () => {
+  const text = fc.array(fc.nat({ max: 3 }), { maxLength: 60 });
+  const options = fc.nat({ max: 3 }).map((least) => ({ minN: least + 1, maxN: least + 2, maxDraft: 4 }));
+
+  test("makes one when it comes, and where none is expected none follows", () => {
+    let expected = 0;
+    fc.assert(
+      fc.property(text, options, fc.nat({ max: 3 }), (tokens, asked, next) => {
+        const token = new LookupIndex(asked, tokens).expected();
+        const follows = (id: number) => new LookupIndex(asked, [...tokens, id]).propose() !== null;
+        if (asked.minN === 1) expect(token).toBeNull();
+        else if (token === null) expect(follows(next)).toBe(false);
+        else expect(follows(token)).toBe(true);
+        if (token !== null) expected++;
+      }),
+      { numRuns: 2000, seed: 3 },
+    );
+    expect(expected).toBeGreaterThan(200);
+  });
+
+  test("is the same whether the text came at once or bit by bit", () => {
+    fc.assert(
+      fc.property(text, options, fc.nat({ max: 60 }), (tokens, asked, cut) => {
+        const slowly = new LookupIndex(asked, tokens.slice(0, cut));
+        for (const id of tokens.slice(cut)) slowly.extend([id]);
+        expect(slowly.expected()).toBe(new LookupIndex(asked, tokens).expected());
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
 describe("gates", () => {
   test("golden trace of the long-draft gate", () => {
     const gate = new LongDraftGate();
@@ -192,29 +224,6 @@ describe("gates", () => {
       expect(gate.allowed).toBe(step.allowed_before);
       gate.update(step.drafted, step.accepted, step.base);
       expect([gate.allowed, gate.fails, gate.roundsSince]).toEqual([step.allowed_after, step.fails, step.rounds_since]);
-    }
-  });
-
-  test("base drafts: eight chances, then only probes, then open again", () => {
-    const gate = new BaseDraftGate();
-    const tries = (accepted: number, count: number) =>
-      Array.from({ length: count }, () => {
-        const allowed = gate.allows(1.5);
-        if (allowed) gate.update(accepted);
-        return allowed;
-      });
-    expect(tries(0, 8)).toEqual(Array(8).fill(true));
-    const closed = tries(0, 32);
-    expect(closed.filter(Boolean)).toHaveLength(4);
-    const reopened = tries(6, 64);
-    expect(reopened.slice(-8)).toEqual(Array(8).fill(true));
-  });
-
-  test("base drafts are never refused when nothing is lost by them", () => {
-    const gate = new BaseDraftGate();
-    for (let i = 0; i < 50; i++) {
-      expect(gate.allows(0)).toBe(true);
-      gate.update(0);
     }
   });
 });

@@ -3,6 +3,7 @@
  * padding ids, cancels and failures in every phase. Random traffic over all of it is in speculation-random.test.ts.
  */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { LOOKUP_ALONE, LookupIndex } from "../../src/decoding/lookup-index.ts";
 import type { Drafter } from "../../src/drafters/drafter.ts";
 import type { SamplingParams } from "../../src/engine/protocol.ts";
 import { liveArrays } from "../../src/mlx/array.ts";
@@ -182,6 +183,27 @@ describe("ends", () => {
     expect(actual?.ids).toEqual([...run.tokens]);
     // The reference took 36 rounds: 13 plain ones, then one draft each.
     expect(actual?.stats?.rounds).toBeLessThan(22);
+  });
+});
+
+describe("a right proposal", () => {
+  test.each(["dspark_cap7", "lookup_absorbing"])("is verified in the round that first knows it: %s", (name) => {
+    const run = loops.runs[name] as (typeof loopRuns)[number][1];
+    const asked = request({ promptIds: run.prompt_ids, maxNewTokens: run.max_new_tokens });
+    const [actual] = runAll(pairOf("dspark"), [asked], { speculator: speculator({}) });
+    expect(actual?.ids).toEqual([...run.tokens]);
+    const text = [...run.prompt_ids, ...run.tokens];
+    let at = run.prompt_ids.length + 1;
+    let right = 0;
+    for (const length of inner(actual?.stats?.acceptLengths ?? [])) {
+      const proposal = new LookupIndex(LOOKUP_ALONE, text.slice(0, at)).propose();
+      if (proposal?.tokens[0] === text[at]) {
+        right++;
+        expect({ at, length: Math.max(length, 2) }).toEqual({ at, length });
+      }
+      at += length;
+    }
+    expect(right).toBeGreaterThan(1);
   });
 });
 
