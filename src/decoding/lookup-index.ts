@@ -23,7 +23,7 @@ export interface LookupProposal {
   readonly matched: number;
 }
 
-/** n-gram lengths for `lookup` mode and for use beside a drafter, where a spurious trigram would replace a better draft. */
+/** n-gram lengths for `lookup` mode, and beside a drafter where nothing says when a spurious trigram replaces a better draft. */
 export const LOOKUP_ALONE = { minN: 3, maxN: 4, maxDraft: 6 } as const satisfies LookupOptions;
 export const LOOKUP_BESIDE_DRAFTER = { minN: 4, maxN: 5, maxDraft: 6 } as const satisfies LookupOptions;
 /** `--lookup-long-draft`. */

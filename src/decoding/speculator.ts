@@ -136,8 +136,10 @@ export class Speculator {
     return [(drafts) => curves.lookupMs(drafts, depth), this.rate(depth)];
   }
 
+  /** Short n-grams are taken where a draft is priced: a spurious one does not replace what brings more. */
   private get lookupOptions() {
-    return this.options.drafter === null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
+    const { drafter, curves } = this.options;
+    return drafter === null || curves !== null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
   }
 
   /** Tokens per ms of what would be done without lookup. */
