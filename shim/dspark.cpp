@@ -155,6 +155,11 @@ DSPARK_API int dspark_eval(const mlx_array* handles, size_t count) {
   return mlx_eval(vector.handle);
 }
 
+DSPARK_API int dspark_row_contiguous(const mlx_array a) {
+  bool contiguous = false;
+  return _mlx_array_is_row_contiguous(&contiguous, a) == 0 && contiguous ? 1 : 0;
+}
+
 DSPARK_API int
 dspark_concatenate(mlx_array* res, const mlx_array* handles, size_t count, int axis, const mlx_stream s) {
   const Vector vector(handles, count);

@@ -41,6 +41,9 @@ int dspark_async_eval(const mlx_array* handles, size_t count);
 /** Evaluates `count` arrays and waits. */
 int dspark_eval(const mlx_array* handles, size_t count);
 
+/** 1 when the elements of the evaluated array lie in row order without gaps, else 0. */
+int dspark_row_contiguous(const mlx_array a);
+
 /** Concatenates `count` arrays along `axis`. */
 int dspark_concatenate(mlx_array* res, const mlx_array* handles, size_t count, int axis, const mlx_stream s);
 

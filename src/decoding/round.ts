@@ -41,6 +41,8 @@ export interface RoundOptions {
   readonly drafter: Drafter | null;
   /** Logits beyond it are padding and never chosen. */
   readonly vocab: number;
+  /** Called when the device has its work and the host is about to wait. */
+  readonly onStarted?: () => void;
 }
 
 /** A block with its place in the flat rows of the forward. */
@@ -84,12 +86,15 @@ export function runRound(model: TargetModel, plan: readonly PlannedRound[], opti
   try {
     const forwarded = scope(() => {
       const blocks = draftBlocks(plan, options.drafter, options.vocab, failed, held);
+      // The drafter runs while the host builds the forward.
+      asyncEvaluate(blocks.flatMap(({ source, draft }) => (source === "drafter" && draft !== null ? [draft] : [])));
       return blocks.length === 0 ? null : forward(model, blocks, options, held);
     });
     if (forwarded === null) return { settled: [], failed };
     taps = forwarded.taps;
     if (forwarded.fed.some(({ block }) => block.legality !== null)) {
       asyncEvaluate(taps === null ? [forwarded.logits] : [forwarded.logits, taps]);
+      options.onStarted?.();
     }
     scope(() => verifyAll(forwarded, options.vocab, verified, failed));
     // What is not held is computed in place.
@@ -100,6 +105,7 @@ export function runRound(model: TargetModel, plan: readonly PlannedRound[], opti
       ...(logprobs ?? []).flatMap(arraysOf),
     ]);
     asyncEvaluate(outputs);
+    options.onStarted?.();
     return { settled: settle(verified, taps, failed), failed };
   } finally {
     for (const { acceptance, logprobs } of verified) {
@@ -120,6 +126,7 @@ function forward(
 ): Forwarded {
   const batch = new StepBatch(
     blocks.map(({ row, count }) => ({ states: row.states, count: count + 1, offset: row.cached })),
+    { eager: true },
   );
   const { hidden, taps } = model.forward(blockIds(blocks), batch, drafter?.taps ?? []);
   const full = model.logits(hidden);

@@ -13,6 +13,7 @@ import type { Speculator } from "../decoding/speculator.ts";
 import { type InFlightStep, type PlannedRow, type SettledToken, scheduleStep } from "../decoding/step.ts";
 import type { Drafter } from "../drafters/drafter.ts";
 import type { ReadyModel } from "./load-model.ts";
+import { Outbox } from "./outbox.ts";
 import { Policies } from "./policies.ts";
 import { PrefillPolicy } from "./prefill-policy.ts";
 import type {
@@ -44,6 +45,7 @@ export class Scheduler {
   private readonly byRow = new Map<Row, ActiveRequest>();
   private readonly chunks = new PrefillPolicy();
   private readonly policies: Policies;
+  private readonly outbox: Outbox;
   private readonly grammars: RequestGrammars;
   private inFlight: Running | null = null;
   private prefillTurn = true;
@@ -54,10 +56,11 @@ export class Scheduler {
   constructor(
     private readonly ready: ReadyModel,
     private readonly spec: LoadSpec,
-    private readonly post: Post,
+    post: Post,
     /** Called when there is something to do again after `busy` was false. */
     wake: () => void = () => undefined,
   ) {
+    this.outbox = new Outbox(post);
     this.policies = new Policies(ready.speculator);
     this.grammars = new RequestGrammars(ready.grammars, ready.vocab, {
       ready: wake,
@@ -83,7 +86,7 @@ export class Scheduler {
   submit(request: GenerateRequest): void {
     const refusal = this.refusal(request);
     if (refusal !== null) {
-      this.post({ type: "failed", id: request.id, error: refusal });
+      this.outbox.post({ type: "failed", id: request.id, error: refusal });
       return;
     }
     const entry = new ActiveRequest(request, this.policies.of(request.speculation));
@@ -127,6 +130,11 @@ export class Scheduler {
 
   /** One turn. To be called while `busy`. */
   turn(): void {
+    this.advance();
+    if (!this.busy) this.outbox.flush();
+  }
+
+  private advance(): void {
     this.grammars.poll(this.queue);
     this.dropCancelled();
     this.admit();
@@ -183,7 +191,11 @@ export class Scheduler {
     const drafter = this.drafterOf(rows);
     let result: RoundResult;
     try {
-      result = runRound(this.ready.target.model, plan, { drafter, vocab: this.ready.vocab });
+      result = runRound(this.ready.target.model, plan, {
+        drafter,
+        vocab: this.ready.vocab,
+        onStarted: () => this.outbox.flush(),
+      });
     } catch (error) {
       this.failRows(rows, error);
       return;
@@ -200,7 +212,7 @@ export class Scheduler {
       batch.push({ id: entry.id, ids, logprobs, round: entry.round(source, drafted, accepted) });
     }
     this.byPolicy(rounds, (policy, own) => policy.settledRounds(own));
-    if (batch.length > 0) this.post({ type: "tokens", batch });
+    if (batch.length > 0) this.outbox.hold({ type: "tokens", batch });
     this.endFinished(rows);
   }
 
@@ -297,13 +309,14 @@ export class Scheduler {
       this.chunks.measured(count, performance.now() - started);
       const entry = this.byRow.get(row);
       if (entry === undefined) continue;
-      this.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
+      this.outbox.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
     }
     this.report(tokens);
   }
 
-  /** Something else was computed between two steps: the time between them says nothing of them. */
+  /** Something else is computed between two steps: the time between them says nothing of them. */
   interrupted(): void {
+    this.outbox.flush();
     for (const { policy } of this.active) policy?.interrupted();
   }
 
@@ -313,6 +326,7 @@ export class Scheduler {
       const taps = this.drafterOf(plan.map(({ row }) => row))?.taps ?? [];
       const step = scheduleStep(this.ready.target.model, plan, this.ready.vocab, taps);
       this.steps++;
+      this.outbox.flush();
       for (const { row, error } of step.failed) this.failRow(row, error);
       return { step, failures: this.failures };
     } catch (error) {
@@ -358,13 +372,13 @@ export class Scheduler {
         later.push(token);
       } else {
         entry.firstToken();
-        token.row.drafting?.lookup?.extend([token.id]);
+        token.row.drafting?.extend([token.id]);
       }
       const logprobs = token.logprob === null ? null : [token.logprob];
       batch.push({ id: entry.id, ids: [token.id], logprobs, round });
     }
     this.byPolicy(later, (policy, own) => policy.settledPlain(own));
-    if (batch.length > 0) this.post({ type: "tokens", batch });
+    if (batch.length > 0) this.outbox.post({ type: "tokens", batch });
     this.endFinished(tokens.map(({ row }) => row));
   }
 
@@ -382,12 +396,12 @@ export class Scheduler {
   private end(entry: ActiveRequest, reason: FinishReason): void {
     const stats = entry.stats();
     this.release(entry);
-    this.post({ type: "done", id: entry.id, reason, stats });
+    this.outbox.post({ type: "done", id: entry.id, reason, stats });
   }
 
   private fail(entry: ActiveRequest, error: unknown): void {
     this.release(entry);
-    this.post({ type: "failed", id: entry.id, error: wireError(error) });
+    this.outbox.post({ type: "failed", id: entry.id, error: wireError(error) });
   }
 
   /** Fails a request that is still in the queue. */
@@ -435,7 +449,7 @@ export class Scheduler {
     this.settleInFlight();
     for (const entry of [...this.active, ...this.queue.splice(0)]) {
       this.release(entry);
-      this.post({ type: "failed", id: entry.id, error });
+      this.outbox.post({ type: "failed", id: entry.id, error });
     }
   }
 
@@ -443,7 +457,7 @@ export class Scheduler {
   refuseWaiting(error: WireError): void {
     for (const entry of this.queue.splice(0)) {
       entry.dropGrammar();
-      this.post({ type: "failed", id: entry.id, error });
+      this.outbox.post({ type: "failed", id: entry.id, error });
     }
   }
 }

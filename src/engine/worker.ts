@@ -68,8 +68,8 @@ class EngineThread {
       if (this.stopping && performance.now() > this.drainUntil) break;
       if (this.scheduler?.busy) this.scheduler.turn();
       if (this.replays?.busy) {
-        this.replays.turn();
         this.scheduler?.interrupted();
+        this.replays.turn();
       }
     }
     this.running = false;

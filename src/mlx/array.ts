@@ -273,8 +273,12 @@ function copyOut(x: MlxArray, dtype: Dtype): ArrayBuffer {
       if (native.mlx_astype(slot(), y, dtypeCode(dtype), stream) !== 0) throw failure("astype", y);
       y = commit();
     }
-    if (native.mlx_contiguous(slot(), y, false, stream) !== 0) throw failure("contiguous", y);
-    y = commit();
+    if (native.mlx_array_eval(y) !== 0) throw failure("eval", y);
+    // What lies in order already is read where it is, without two changes of thread.
+    if (native.dspark_row_contiguous(y) === 0) {
+      if (native.mlx_contiguous(slot(), y, false, stream) !== 0) throw failure("contiguous", y);
+      y = commit();
+    }
     const bytes = bytesOf(y);
     return bytes === 0 ? new ArrayBuffer(0) : toArrayBuffer(dataAddress(y), 0, bytes).slice(0);
   });

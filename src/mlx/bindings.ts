@@ -97,6 +97,7 @@ export const symbols = {
   dspark_release_memory: { args: [], returns: "i32" },
   dspark_async_eval: { args: ["ptr", "usize"], returns: "i32" },
   dspark_eval: { args: ["ptr", "usize"], returns: "i32" },
+  dspark_row_contiguous: { args: ["ptr"], returns: "i32" },
   dspark_concatenate: { args: ["ptr", "ptr", "usize", "i32", "ptr"], returns: "i32" },
   dspark_cumsum: { args: ["ptr", "ptr", "i32", "bool", "bool", "ptr"], returns: "i32" },
   dspark_array_from_file: { args: ["ptr", "ptr", "u64", "ptr", "i32", "i32"], returns: "i32" },
@@ -223,6 +224,7 @@ export interface Native {
   dspark_release_memory(): number;
   dspark_async_eval(handles: Address, count: number): number;
   dspark_eval(handles: Address, count: number): number;
+  dspark_row_contiguous(a: Handle): number;
   dspark_concatenate(res: Address, handles: Address, count: number, axis: number, s: Handle): number;
   dspark_cumsum(res: Address, a: Handle, axis: number, reverse: boolean, inclusive: boolean, s: Handle): number;
   dspark_array_from_file(res: Address, path: Address, offset: number | bigint, shape: Address, ndim: number, dtype: number): number;

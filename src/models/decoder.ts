@@ -2,10 +2,13 @@
  * A stack of pre-norm transformer layers with one embedding and one head: the shape of the dense families. A family
  * file says how its layers are made; what differs between families stays there.
  */
-import { concatenate, type MlxArray } from "../mlx/array.ts";
+import { asyncEvaluate, concatenate, type MlxArray } from "../mlx/array.ts";
 import type { Block, Embedding, FeedForward, Head, SelfAttention } from "../nn/compute.ts";
 import type { LayerState, StateFactory, StateSpec, StepBatch } from "../nn/layer-state.ts";
 import type { Capabilities, ForwardResult, TargetModel } from "./target.ts";
+
+/** Layer behind which an eager forward is started: the host then stays ahead of the device. */
+const STARTED_AFTER = 1;
 
 /** h += o(attention(qkv(norm(h)))); h += down(act(gate(norm(h)))·up(norm(h))) */
 export interface PreNormLayer {
@@ -62,6 +65,7 @@ export class DecoderModel implements TargetModel {
     if (taps.includes(-1)) tapped.push(h);
     for (const [index, layer] of this.parts.layers.entries()) {
       h = layer.feedForward.apply(layer.attention.apply(h, batch, index));
+      if (batch.eager && index === STARTED_AFTER) asyncEvaluate([h]);
       if (taps.includes(index)) tapped.push(h);
     }
     return { hidden: h, taps: tapped.length === 0 ? null : concatenate(tapped, 1) };

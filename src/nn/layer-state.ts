@@ -92,9 +92,15 @@ export interface StepRow {
  */
 export class StepBatch {
   readonly total: number;
+  /** The device has nothing else to do: the forward is to be started before it is built to its end. */
+  readonly eager: boolean;
   private cachedPositions: MlxArray | null = null;
 
-  constructor(readonly rows: readonly StepRow[]) {
+  constructor(
+    readonly rows: readonly StepRow[],
+    { eager = false }: { readonly eager?: boolean } = {},
+  ) {
+    this.eager = eager;
     this.total = rows.reduce((sum, row) => sum + row.count, 0);
   }
 

@@ -84,6 +84,7 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
     "dspark_release_memory",
     "dspark_async_eval",
     "dspark_eval",
+    "dspark_row_contiguous",
     "dspark_concatenate",
     "dspark_cumsum",
     "dspark_array_from_file",
