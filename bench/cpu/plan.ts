@@ -29,11 +29,15 @@ export interface Part {
 
 const ENGINES = [OURS, Q4_1, Q4_0] as const;
 
-/** Short ones often enough that a burst is some ten milliseconds; a fresh cache counts for nothing in long ones. */
+/** Passes over its weights before a side counts: by then they have come to rest in the last cache, as while a text is written. */
+export const WARM_PASSES = 16;
+
+/** As many counted passes as warm ones; fewer of many rows, which the processor's arithmetic holds up, not its memory. */
 export function dose({ task, threads }: Entry, side: SideName): Dose {
-  if (side === MLX_LM || task.kind === "prefill") return { threads, runs: 1, warm: 0 };
-  if (task.kind === "decode") return { threads, runs: 6, warm: 2 };
-  return { threads, runs: Math.max(2, Math.ceil(6 / task.rows)), warm: 1 };
+  if (task.kind === "prefill") return { threads, runs: 1, warm: 0 };
+  if (side === MLX_LM) return { threads, runs: 2, warm: 2 };
+  const passes = task.kind === "rows" && task.rows > 8 ? WARM_PASSES / 4 : WARM_PASSES;
+  return { threads, runs: passes, warm: passes };
 }
 
 export function entryName({ task, threads }: Entry): string {

@@ -5,7 +5,7 @@ import { convertGguf } from "../../src/hub/gguf/convert-gguf.ts";
 import { requireTools, run } from "../../tools/setup/run.ts";
 import { benchPythonWithLlama } from "../setup.ts";
 import { Contender, type Sample } from "../support/contender.ts";
-import { HAND_MADE, MLX_LM, OURS, Q4_0, Q4_1, SHORT_CONTEXT, type SideName } from "./plan.ts";
+import { HAND_MADE, MLX_LM, OURS, Q4_0, Q4_1, SHORT_CONTEXT, type SideName, WARM_PASSES } from "./plan.ts";
 import type { Dose, Preparation, Task } from "./task.ts";
 
 const root = join(import.meta.dir, "../..");
@@ -74,9 +74,10 @@ function handMadeSide(program: string, weights: string): Side {
     prepare: async () => ({}),
     measure: async (task, { threads }) => {
       if (task.kind !== "decode") throw new TypeError("the hand-made forward is measured as a step");
-      const printed = run([program, weights, String(threads), String(task.context), "2", "1"]);
+      const printed = run([program, weights, String(threads), String(task.context), String(WARM_PASSES), "1"]);
       const { cpu_ms } = JSON.parse(printed) as { cpu_ms: number[] };
-      return { process_ns: (cpu_ms.reduce((sum, ms) => sum + ms, 0) / cpu_ms.length) * 1e6 };
+      const counted = cpu_ms.slice(cpu_ms.length / 2);
+      return { process_ns: (counted.reduce((sum, ms) => sum + ms, 0) / counted.length) * 1e6 };
     },
     stop: async () => undefined,
   };
