@@ -7,30 +7,51 @@ export interface CostSplit {
   readonly measured: number;
   readonly draft: number;
   readonly verify: number;
-  /** What neither explains: the host's part, and what the calibration did not see. */
+  /** The round's own part, as the calibration saw it: the host's work, and caches that draft and verify take turns in. */
+  readonly overhead: number;
+  /** What neither explains. */
   readonly rest: number;
-  /** The expected round in units of a plain step; null: no plain step was measured. */
+  /** The expected round (draft, verify and overhead) in units of a plain step; null: no plain step was measured. */
   readonly plainSteps: number | null;
 }
 
-/** null without rounds. Costs are those of a short context. */
-export function costSplit(costs: DraftingCosts, rounds: readonly RoundInfo[], decodeSeconds: number): CostSplit | null {
-  if (rounds.length === 0) return null;
+/** One request's rounds, in order. */
+export interface RoundsOf {
+  readonly promptTokens: number;
+  readonly rounds: readonly RoundInfo[];
+}
+
+/** null without rounds. */
+export function costSplit(
+  costs: DraftingCosts,
+  requests: readonly RoundsOf[],
+  decodeSeconds: number,
+): CostSplit | null {
+  const count = requests.reduce((sum, { rounds }) => sum + rounds.length, 0);
+  if (count === 0) return null;
   const { plain, ...curvesOf } = costs;
   const curves = new CostCurves(plain === null ? curvesOf : { ...curvesOf, plain });
-  let [draft, verify] = [0, 0];
-  for (const { source, drafted } of rounds) {
-    if (source === "drafter") draft += curves.draftMs(drafted);
-    verify += drafted === 0 ? curves.roundMs(0) : curves.verifyMs(drafted + 1);
+  const sum = { draft: 0, verify: 0, overhead: 0, steps: 0 };
+  for (const { promptTokens, rounds } of requests) {
+    let depth = promptTokens + 1;
+    for (const { source, drafted, accepted } of rounds) {
+      const draft = source === "drafter" ? curves.draftMs(drafted) : 0;
+      const verify = drafted === 0 ? curves.roundMs(0, depth) : curves.verifyMs(drafted + 1, depth);
+      const overhead = drafted === 0 ? 0 : costs.overhead;
+      sum.draft += draft;
+      sum.verify += verify;
+      sum.overhead += overhead;
+      sum.steps += (draft + verify + overhead) / curves.roundMs(0, depth);
+      depth += accepted + 1;
+    }
   }
-  const count = rounds.length;
   const measured = (1000 * decodeSeconds) / count;
-  const expected = (draft + verify) / count;
   return {
     measured,
-    draft: draft / count,
-    verify: verify / count,
-    rest: measured - expected,
-    plainSteps: plain === null || plain <= 0 ? null : expected / plain,
+    draft: sum.draft / count,
+    verify: sum.verify / count,
+    overhead: sum.overhead / count,
+    rest: measured - (sum.draft + sum.verify + sum.overhead) / count,
+    plainSteps: plain === null || plain <= 0 ? null : sum.steps / count,
   };
 }

@@ -194,6 +194,8 @@ function draftingInfo(speculator: Speculator, { speculation }: LoadSpec): Drafti
             drafter: costs.drafter,
             overhead: costs.overhead ?? 0,
             plain: costs.plain ?? null,
+            depth0: curves?.depth0 ?? 0,
+            depthSlope: costs.depthSlope ?? null,
           },
   };
 }

@@ -69,6 +69,9 @@ export interface DraftingCosts {
   readonly overhead: number;
   /** One plain step; null: not measured. */
   readonly plain: number | null;
+  /** All but the drafter's: measured at a context of so many tokens, and what one more costs a verify of `key` rows. */
+  readonly depth0: number;
+  readonly depthSlope: Readonly<Record<string, number>> | null;
 }
 
 /** How a loaded pair drafts, for reports. */

@@ -76,6 +76,7 @@ function runJson(summary: ArmSummary, { verdicts, trials, settings }: BenchmarkR
             measured: round(split.measured, 3),
             draft: round(split.draft, 3),
             verify: round(split.verify, 3),
+            overhead: round(split.overhead, 3),
             rest: round(split.rest, 3),
             plain_steps: split.plainSteps === null ? null : round(split.plainSteps, 3),
           },

@@ -129,7 +129,8 @@ function splitOf(all: readonly Measured[], costs: DraftingCosts | null, baseline
   const seconds = (runs: readonly Measured[]) => runs.reduce((sum, { stats }) => sum + stats.decodeSeconds, 0);
   const tokens = (runs: readonly Measured[]) => runs.reduce((sum, { ids }) => sum + ids.length, 0);
   const rounds = all.flatMap((run) => run.rounds);
-  const split = costSplit(costs, rounds, seconds(all));
+  const requests = all.map((run) => ({ promptTokens: run.stats.promptTokens, rounds: run.rounds }));
+  const split = costSplit(costs, requests, seconds(all));
   if (split === null || split.plainSteps === null) return { split, efficiency: null };
   const committed = rounds.reduce((sum, { accepted }) => sum + accepted + 1, 0) / rounds.length;
   const gain = ratio(tokens(all) / seconds(all), tokens(baseline) / seconds(baseline));

@@ -79,7 +79,7 @@ function costText({ arm, split, efficiency }: ArmSummary): string | null {
   if (split === null || arm.mode === "baseline") return null;
   const ms = (x: number) => x.toFixed(2);
   const parts = [
-    `round ${ms(split.measured)} ms = draft ${ms(split.draft)} + verify ${ms(split.verify)} + rest ${ms(split.rest)}`,
+    `round ${ms(split.measured)} ms = draft ${ms(split.draft)} + verify ${ms(split.verify)} + overhead ${ms(split.overhead)} + rest ${ms(split.rest)}`,
   ];
   if (split.plainSteps !== null) parts.push(`expected ${split.plainSteps.toFixed(2)} plain steps`);
   if (efficiency !== null) parts.push(`${(100 * efficiency).toFixed(0)} % of what that promises`);

@@ -17,7 +17,7 @@ const PAIR: ModelInfo = {
   drafter: "scripted-dspark",
   drafting: {
     ...{ maxDraft: "auto", lookupDrafts: true, confidenceThreshold: 0, drafterWindow: null, drafterBytes: 1 },
-    costs: { verify: { 1: 10, 4: 16 }, drafter: 2, overhead: 1, plain: 10 },
+    costs: { verify: { 1: 10, 4: 16 }, drafter: 2, overhead: 1, plain: 10, depth0: 512, depthSlope: null },
   },
 };
 const box = (options: BoxOptions = {}) => cliBox({ model: PAIR, ...options });

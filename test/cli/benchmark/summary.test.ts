@@ -9,7 +9,14 @@ import { costSplit } from "../../../src/engine/cost-split.ts";
 import type { RoundInfo } from "../../../src/engine/protocol.ts";
 
 const ARM: Arm = { label: "dspark cap=2", mode: "dspark", speculation: { mode: "pair", maxDraft: 2 } };
-const COSTS = { verify: { 1: 10, 3: 14, 5: 18 }, drafter: { 1: 2, 2: 3 }, overhead: 1, plain: 9 };
+const COSTS = {
+  verify: { 1: 10, 3: 14, 5: 18 },
+  drafter: { 1: 2, 2: 3 },
+  overhead: 1,
+  plain: 9,
+  depth0: 512,
+  depthSlope: null,
+};
 
 function round(source: RoundInfo["source"], drafted: number, accepted: number): RoundInfo {
   return { source, drafted, accepted, cap: 2, ms: 1 };
@@ -80,14 +87,15 @@ describe("figures", () => {
   });
 
   test("a loop without overhead gets all that its rounds promise", () => {
-    // A plain step of 9 ms; rounds of 3 ms draft and 14 ms verify.
-    const cells = runs({ chat: [[plain(20 * 0.009)], [drafted(10 * 0.017)]] });
+    // A plain step of 9 ms; rounds of 3 ms draft, 14 ms verify and 1 ms of their own.
+    const cells = runs({ chat: [[plain(20 * 0.009)], [drafted(10 * 0.018)]] });
     const [, arm] = summarize(cells, COSTS);
     expect(arm?.split?.draft).toBeCloseTo(3, 9);
     expect(arm?.split?.verify).toBeCloseTo(14, 9);
+    expect(arm?.split?.overhead).toBeCloseTo(1, 9);
     expect(arm?.split?.rest).toBeCloseTo(0, 9);
-    expect(arm?.split?.plainSteps).toBeCloseTo(17 / 9, 9);
-    expect(arm?.efficiency).toBeCloseTo((20 * 0.009) / (10 * 0.017) / (1.9 / (17 / 9)), 9);
+    expect(arm?.split?.plainSteps).toBeCloseTo(2, 9);
+    expect(arm?.efficiency).toBeCloseTo((20 * 0.009) / (10 * 0.018) / (1.9 / 2), 9);
   });
 
   test("the median lies between, whatever the order", () => {
@@ -105,13 +113,26 @@ describe("figures", () => {
 });
 
 describe("cost split", () => {
+  const of = (...rounds: RoundInfo[]) => [{ promptTokens: 10, rounds }];
+
   test("a plain step counts as one, a lookup round drafts for nothing", () => {
-    const split = costSplit(COSTS, [round("plain", 0, 0), round("lookup", 4, 4)], 0.04);
-    expect(split).toEqual({ measured: 20, draft: 0, verify: 13.5, rest: 6.5, plainSteps: 1.5 });
+    const split = costSplit(COSTS, of(round("plain", 0, 0), round("lookup", 4, 4)), 0.04);
+    expect(split).toEqual({
+      ...{ measured: 20, draft: 0, verify: 13.5, overhead: 0.5, rest: 6 },
+      plainSteps: (1 + 19 / 9) / 2,
+    });
+  });
+
+  test("every round is priced at its own depth, in plain steps of the same", () => {
+    const deep = { ...COSTS, depth0: 11, depthSlope: { 1: 1, 3: 2 } };
+    // At 11 tokens 3 + 14 + 1 against 9; the second round is two tokens deeper.
+    const split = costSplit(deep, of(round("drafter", 2, 1), round("drafter", 2, 2)), 0.04);
+    expect(split?.verify).toBeCloseTo((14 + 18) / 2, 9);
+    expect(split?.plainSteps).toBeCloseTo((18 / 9 + 22 / 11) / 2, 9);
   });
 
   test("no rounds, no split; no plain step, no ratio", () => {
     expect(costSplit(COSTS, [], 1)).toBeNull();
-    expect(costSplit({ ...COSTS, plain: null }, [round("drafter", 2, 2)], 1)?.plainSteps).toBeNull();
+    expect(costSplit({ ...COSTS, plain: null }, of(round("drafter", 2, 2)), 1)?.plainSteps).toBeNull();
   });
 });

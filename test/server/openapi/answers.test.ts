@@ -42,7 +42,14 @@ const DSPARK: ModelInfo = {
   ...{ mode: "dspark", drafter: "scripted-drafter" },
   drafting: {
     ...{ maxDraft: "auto", lookupDrafts: true, confidenceThreshold: 0.3, drafterWindow: 512, drafterBytes: 100 },
-    costs: { verify: { "1": 10, "5": 12 }, drafter: { "4": 2 }, overhead: 0.5, plain: 9 },
+    costs: {
+      verify: { "1": 10, "5": 12 },
+      drafter: { "4": 2 },
+      overhead: 0.5,
+      plain: 9,
+      depth0: 512,
+      depthSlope: null,
+    },
   },
 };
 

@@ -220,7 +220,14 @@ describe("the machine", () => {
       available: false,
       reason: expect.stringContaining("drafted"),
     });
-    const costs = { verify: { "1": 4, "5": 6 }, drafter: { "4": 1 }, overhead: 0.5, plain: null };
+    const costs = {
+      verify: { "1": 4, "5": 6 },
+      drafter: { "4": 1 },
+      overhead: 0.5,
+      plain: null,
+      depth0: 512,
+      depthSlope: null,
+    };
     const info = { lookupDrafts: true, confidenceThreshold: 0, drafterWindow: null, drafterBytes: 70 };
     const drafting = { ...info, maxDraft: "auto", costs } as const;
     const model: ModelInfo = { ...h.engine.model, mode: "dspark", drafter: "d", drafting };
