@@ -1,7 +1,8 @@
 /**
  * Which row drafts how, round by round: the policy over the one decode loop. What a row's grammar says must follow goes
- * first, then lookup is asked, then the drafter with the controller's cap, else a plain step. As long as every row would take a plain step, steps are pipelined and nothing
- * here costs more than a look into the index. A choice here never changes what is committed, only how fast.
+ * first, then lookup is asked, then the drafter with the controller's cap, else a plain step. As long as every row would
+ * take a plain step, steps are pipelined and nothing here costs more than a look into the index. A choice here never
+ * changes what is committed, only how fast.
  */
 import type { Drafter } from "../drafters/drafter.ts";
 import type { CapController } from "./cap-controller.ts";
@@ -136,10 +137,11 @@ export class Speculator {
     return [(drafts) => curves.lookupMs(drafts, depth), this.rate(depth)];
   }
 
-  /** Short n-grams are taken where a draft is priced: a spurious one does not replace what brings more. */
+  /** Beside a drafter, short n-grams are taken where it is known what its own drafts bring instead. */
   private get lookupOptions() {
-    const { drafter, curves } = this.options;
-    return drafter === null || curves !== null ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
+    const { drafter, cap, curves } = this.options;
+    const compared = curves !== null && typeof cap !== "number";
+    return drafter === null || compared ? LOOKUP_ALONE : LOOKUP_BESIDE_DRAFTER;
   }
 
   /** Tokens per ms of what would be done without lookup. */
