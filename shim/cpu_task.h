@@ -52,19 +52,6 @@ class View {
   int64_t strides_[2] = {};
 };
 
-// Bytes of a result up to which a task goes past MLX's encoder. That one lets the evaluating thread sleep when a hundred
-// tasks wait, and wakes it whenever ten are done: it bounds the memory of large steps, and slows down small ones.
-constexpr size_t kSmallResult = size_t(1) << 20;
-
-template <class Task>
-void queue_task(mlx::core::Stream stream, size_t result_bytes, Task&& task) {
-  if (result_bytes > kSmallResult) {
-    mlx::core::cpu::get_command_encoder(stream).dispatch(std::forward<Task>(task));
-  } else {
-    mlx::core::scheduler::enqueue(stream, std::forward<Task>(task));
-  }
-}
-
 class CpuTask final : public mlx::core::Primitive {
  public:
   using Arrays = std::vector<mlx::core::array>;
@@ -102,7 +89,12 @@ class CpuTask final : public mlx::core::Primitive {
       outputs[i].set_data(mlx::core::allocator::malloc(outputs[i].nbytes()));
       out[i] = View(outputs[i]);
     }
-    queue_task(stream(), outputs[0].nbytes(), [function = function_, in, out] { (*function)(in, out); });
+    auto task = [function = function_, in, out] { (*function)(in, out); };
+    if (outputs[0].nbytes() > kSmall) {
+      mlx::core::cpu::get_command_encoder(stream()).dispatch(std::move(task));
+    } else {
+      mlx::core::scheduler::enqueue(stream(), std::move(task));
+    }
   }
   void eval_gpu(const Arrays&, Arrays&) override {
     throw std::runtime_error(std::string(name_) + " runs on a CPU only");
@@ -115,6 +107,10 @@ class CpuTask final : public mlx::core::Primitive {
   }
 
  private:
+  // Bytes of a result up to which a task goes past the encoder. That one lets the evaluating thread sleep when a hundred
+  // tasks wait, and wakes it whenever ten are done: it bounds the memory of large steps, and slows down small ones.
+  static constexpr size_t kSmall = size_t(1) << 20;
+
   const char* name_;
   std::vector<mlx::core::Shape> shapes_;
   std::shared_ptr<const Function> function_;

@@ -3,10 +3,8 @@
 #include <limits>
 
 #include "cpu_border.h"
-#include "cpu_concatenate.h"
 
 using namespace dspark::border;
-using dspark::CpuConcatenate;
 
 namespace {
 
@@ -204,19 +202,6 @@ DSPARK_API int dspark_cpu_norm(mlx_array* res, const mlx_array x, const mlx_arra
             }
           });
         }));
-  });
-}
-
-DSPARK_API int
-dspark_cpu_concatenate(mlx_array* res, const mlx_array* handles, size_t count, int axis, const mlx_stream s) {
-  return guarded([&] {
-    std::vector<mx::array> arrays;
-    arrays.reserve(count);
-    for (size_t i = 0; i < count; i++) {
-      arrays.push_back(array_of(handles[i]));
-    }
-    put(res, CpuConcatenate::joins(arrays, axis) ? CpuConcatenate::make(std::move(arrays), axis, stream_of(s))
-                                                 : mx::concatenate(std::move(arrays), axis, stream_of(s)));
   });
 }
 

@@ -109,9 +109,6 @@ int dspark_cpu_feed_forward(
 /** rms_norm(x), as the fused primitives compute it. */
 int dspark_cpu_norm(mlx_array* res, const mlx_array x, const mlx_array norm, float eps, const mlx_stream s);
 
-/** Concatenates `count` arrays along `axis`; small ones of one or two axes in one task. */
-int dspark_cpu_concatenate(mlx_array* res, const mlx_array* handles, size_t count, int axis, const mlx_stream s);
-
 /** The place of the largest along the last axis, uint32, the first one on ties; only float32 rows are computed here. */
 int dspark_cpu_argmax(mlx_array* res, const mlx_array x, const mlx_stream s);
 

@@ -7,7 +7,7 @@
  */
 import { type Pointer, ptr, read, toArrayBuffer } from "bun:ffi";
 import { MlxError } from "./error.ts";
-import { device, lastError, native, stream } from "./native.ts";
+import { lastError, native, stream } from "./native.ts";
 
 declare const brand: unique symbol;
 /** A lazy n-dimensional MLX array, by handle. */
@@ -246,8 +246,9 @@ export function asyncEvaluate(arrays: readonly MlxArray[]): void {
 export function concatenate(arrays: readonly MlxArray[], axis: number): MlxArray {
   const first = arrays[0];
   if (arrays.length === 1 && first !== undefined) return first;
-  const join = device === "cpu" ? native.dspark_cpu_concatenate : native.dspark_concatenate;
-  if (join(slot(), handlesOf(arrays), arrays.length, axis, stream) !== 0) throw failure("concatenate", ...arrays);
+  if (native.dspark_concatenate(slot(), handlesOf(arrays), arrays.length, axis, stream) !== 0) {
+    throw failure("concatenate", ...arrays);
+  }
   return commit();
 }
 

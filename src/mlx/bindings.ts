@@ -118,7 +118,6 @@ export const symbols = {
   dspark_cpu_feed_forward: { args: ["ptr", "ptr", "ptr", "f32", "ptr", "ptr", "ptr", "i32", "ptr"], returns: "i32" },
   dspark_cpu_norm: { args: ["ptr", "ptr", "ptr", "f32", "ptr"], returns: "i32" },
   dspark_cpu_argmax: { args: ["ptr", "ptr", "ptr"], returns: "i32" },
-  dspark_cpu_concatenate: { args: ["ptr", "ptr", "usize", "i32", "ptr"], returns: "i32" },
   dspark_cpu_embed: { args: ["ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   dspark_cpu_rope_table: { args: ["ptr", "ptr", "ptr", "i32", "f64", "ptr"], returns: "i32" },
   dspark_cpu_attention_new: { args: ["ptr", "i32", "i32", "i32", "f32", "i32", "bool", "ptr", "f32", "ptr", "f32", "f32", "ptr"], returns: "i32" },
@@ -246,7 +245,6 @@ export interface Native {
   dspark_cpu_feed_forward(res: Address, x: Handle, norm: Handle, eps: number, gate: Handle, up: Handle, down: Handle, activation: number, s: Handle): number;
   dspark_cpu_norm(res: Address, x: Handle, norm: Handle, eps: number, s: Handle): number;
   dspark_cpu_argmax(res: Address, x: Handle, s: Handle): number;
-  dspark_cpu_concatenate(res: Address, handles: Address, count: number, axis: number, s: Handle): number;
   dspark_cpu_embed(res: Address, ids: Handle, m: Handle, s: Handle): number;
   dspark_cpu_rope_table(res: Address, positions: Handle, inverse: Address, half: number, magnitude: number, s: Handle): number;
   dspark_cpu_attention_new(res: Address, heads: number, kvHeads: number, dim: number, scale: number, ropeDims: number, interleaved: boolean, qNorm: Handle, qEps: number, kNorm: Handle, kEps: number, softCap: number, sinks: Handle): number;

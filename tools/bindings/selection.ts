@@ -107,7 +107,6 @@ export const selection: Readonly<Record<string, readonly string[]>> = {
     "dspark_cpu_feed_forward",
     "dspark_cpu_norm",
     "dspark_cpu_argmax",
-    "dspark_cpu_concatenate",
     "dspark_cpu_embed",
     "dspark_cpu_rope_table",
     "dspark_cpu_attention_new",
