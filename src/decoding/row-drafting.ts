@@ -14,8 +14,8 @@ export class RowDrafting {
   admitted = 0;
   /** True while a step with a watched draft is in flight. */
   watching = false;
-  /** How often the token came that the index expected. */
-  expectedComes = 0.5;
+  /** How often the token came that the index expected; at first a guess, soon outweighed. */
+  expectedComes = 0.3;
   private expected: number | null;
 
   constructor(

@@ -86,7 +86,11 @@ export function scheduleStep(
   try {
     scope(() => {
       for (const planned of plan) if (planned.watched) guesses.set(planned.row, guess(planned.row));
-      const batch = new StepBatch(plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })));
+      const batch = new StepBatch(
+        plan.map(({ row, count }) => ({ states: row.states, count, offset: row.cached })),
+        // No row waits for a step: the device is idle.
+        { eager: plan.every(({ row }) => row.pending === null) },
+      );
       const { hidden, taps } = model.forward(inputIds(plan), batch, tapLayers);
       if (taps !== null) extendContexts(plan, taps);
       chooseTokens(model, plan, hidden, vocab, guesses, choices, failed);

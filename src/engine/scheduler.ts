@@ -148,7 +148,7 @@ export class Scheduler {
     let drafts = this.drafts(plan.map(({ row }) => row));
     // A draft continues from the newest token: nothing may be in flight. What was settled for it changes the plan.
     if (this.inFlight !== null && (!mayRunAhead(drafts) || this.waits(drafts))) {
-      this.settleInFlight();
+      this.settleAndHold();
       drafts = this.drafts(this.decoding());
     }
     if (!mayRunAhead(drafts)) {
@@ -312,6 +312,7 @@ export class Scheduler {
       this.outbox.post({ type: "prefill", id: entry.id, processed: row.cached, total: row.promptLength });
     }
     this.report(tokens);
+    this.outbox.flush();
   }
 
   /** Something else is computed between two steps: the time between them says nothing of them. */
@@ -335,7 +336,14 @@ export class Scheduler {
     }
   }
 
+  /** What it gave is told at once: meanwhile the device runs the next step, if one is scheduled. */
   private settleInFlight(): void {
+    this.settleAndHold();
+    this.outbox.flush();
+  }
+
+  /** The same, told when the device has its next work. */
+  private settleAndHold(): void {
     const running = this.inFlight;
     this.inFlight = null;
     const tokens = running === null ? null : this.settle(running);
@@ -378,7 +386,7 @@ export class Scheduler {
       batch.push({ id: entry.id, ids: [token.id], logprobs, round });
     }
     this.byPolicy(later, (policy, own) => policy.settledPlain(own));
-    if (batch.length > 0) this.outbox.post({ type: "tokens", batch });
+    if (batch.length > 0) this.outbox.hold({ type: "tokens", batch });
     this.endFinished(tokens.map(({ row }) => row));
   }
 

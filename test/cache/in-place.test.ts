@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { GrowingKv } from "../../src/cache/growing-kv.ts";
 import { kvStates } from "../../src/cache/state-factory.ts";
+import { runRound } from "../../src/decoding/round.ts";
 import { Row } from "../../src/decoding/row.ts";
 import { Sampler } from "../../src/decoding/sampler.ts";
 import { scheduleStep } from "../../src/decoding/step.ts";
@@ -115,5 +116,20 @@ test("the next step scheduled before the last is settled: nothing is copied eith
     inFlight.settle();
   });
   expect(ahead).toBeLessThan(slab / 2);
+  row.dispose();
+});
+
+test("a round, whose forward is started before it is built: nothing is copied either", () => {
+  const row = deepRow();
+  const slab = (row.states[0]?.bytes ?? 0) / 2;
+  const round = () =>
+    runRound(model, [{ row, draft: { source: "lookup", tokens: Int32Array.of(1) } }], {
+      drafter: null,
+      vocab: model.vocabSize,
+    });
+  const rounds = extraBytes(() => {
+    for (let i = 0; i < 8; i++) round();
+  });
+  expect(rounds).toBeLessThan(slab / 2);
   row.dispose();
 });
