@@ -140,6 +140,7 @@ export class CapController {
         this.rounds,
         rows.some((row) => row.accepted > 0),
         this.probeLoss(),
+        watched,
       );
     this.cap = this.probes.wait(this.rounds) === 0 ? 1 : 0;
   }

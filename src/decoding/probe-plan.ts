@@ -12,8 +12,11 @@ export interface ProbePlan {
   readonly decidesAtOnce: boolean;
   /** Called when parked, after round number `round`. */
   enter(round: number, loss: number): void;
-  /** After the probe that was round number `round`. `loss`: plain steps that a probe is expected to cost in vain. */
-  probed(round: number, accepted: boolean, loss: number): void;
+  /**
+   * After the probe that was round number `round`. `loss`: plain steps that a probe is expected to cost in vain;
+   * `guessed`: it was a guess beside a plain step.
+   */
+  probed(round: number, accepted: boolean, loss: number, guessed: boolean): void;
   /** Plain steps to run after round number `round` before the next probe. */
   wait(round: number): number;
 }
@@ -21,6 +24,10 @@ export interface ProbePlan {
 const BUDGET = 0.01;
 const WAIT_MIN = 8;
 const WAIT_MAX = 48;
+/** A guess beside a plain step also brings the context of all steps since the last one up to date: it may be rarer. */
+const GUESS_WAIT_MAX = 64;
+/** What that costs, in prices of the guess itself. */
+const GUESS_CONTEXT = 0.5;
 
 export class BudgetedProbes implements ProbePlan {
   readonly alpha = 0.2;
@@ -31,8 +38,9 @@ export class BudgetedProbes implements ProbePlan {
     this.due = round + waitFor(loss);
   }
 
-  probed(round: number, accepted: boolean, loss: number): void {
-    this.due = accepted ? round : round + waitFor(loss);
+  probed(round: number, accepted: boolean, loss: number, guessed = false): void {
+    const wait = guessed ? waitFor((1 + GUESS_CONTEXT) * loss, GUESS_WAIT_MAX) : waitFor(loss);
+    this.due = accepted ? round : round + wait;
   }
 
   wait(round: number): number {
@@ -40,6 +48,6 @@ export class BudgetedProbes implements ProbePlan {
   }
 }
 
-function waitFor(loss: number): number {
-  return Math.min(WAIT_MAX, Math.max(WAIT_MIN, Math.ceil(loss / BUDGET)));
+function waitFor(loss: number, most = WAIT_MAX): number {
+  return Math.min(most, Math.max(WAIT_MIN, Math.ceil(loss / BUDGET)));
 }

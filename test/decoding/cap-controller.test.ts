@@ -225,7 +225,7 @@ describe("controller", () => {
       return watched;
     };
     const missed = steps(1000, () => false);
-    expect(missed).toBeGreaterThan(1000 / 49 - 1);
+    expect(missed).toBeGreaterThan(1000 / 65 - 1);
     // One percent of the time: a guess costs 6.5 ms, a plain step 20.
     expect((missed * curves.guessMs) / (1000 * curves.roundMs(0))).toBeLessThan(0.015);
     expect(isParked()).toBe(true);
@@ -317,6 +317,10 @@ test("probe plan: waits grow with the loss, a success is followed up at once", (
   expect(plan.wait(138)).toBe(48);
   plan.probed(186, true, 5);
   expect(plan.wait(186)).toBe(0);
+  plan.probed(186, false, 0.25, true);
+  expect(plan.wait(186)).toBe(38);
+  plan.probed(216, false, 5, true);
+  expect(plan.wait(216)).toBe(64);
 });
 
 describe("against every fixed cap in hindsight", () => {
