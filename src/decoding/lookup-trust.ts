@@ -10,7 +10,7 @@ const MATCH_WEIGHT = 8;
 const MEMORY = 0.7;
 /** Refused proposals before one is tried all the same: a text that begins to repeat itself is found. */
 const REFUSALS_BEFORE_PROBE = 7;
-/** A probe is as short as the shortest n-gram that is looked up. */
+/** Enough to see whether a match goes on. */
 const PROBE_TOKENS = 3;
 
 /** What a round costs, in ms, that verifies so many drafts. */
@@ -52,7 +52,7 @@ export class LookupTrust {
     return best;
   }
 
-  /** As `worth`, but every eighth refusal in a row is a probe. To be asked once for each proposal at hand. */
+  /** As `worth`, but every eighth refusal in a row is a probe. To be asked when the answer is acted on: it counts. */
   length(matched: number, available: number, price: DraftPrice, rate: number): number {
     const worth = this.worth(matched, available, price, rate);
     if (worth === 0 && this.refusals < REFUSALS_BEFORE_PROBE) {

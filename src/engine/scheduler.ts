@@ -168,7 +168,7 @@ export class Scheduler {
     return plan.some(({ row }) => this.byRow.get(row)?.policy?.waits(row));
   }
 
-  /** What each row should do next. Asked once for each of its texts: policies count the drafts that they refuse. */
+  /** What each row should do next. Policies count the drafts that they refuse: not to be asked without need. */
   private drafts(rows: readonly Row[]): PlannedRound[] {
     return rows.flatMap((row): PlannedRound[] => {
       try {
