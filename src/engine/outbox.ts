@@ -14,7 +14,7 @@ export class Outbox {
     this.send(message);
   }
 
-  /** To be followed by `flush` as soon as the device has work, or nothing more is to be computed. */
+  /** To be followed by `flush` as soon as the device has work; the end of a row is posted, which flushes too. */
   hold(message: FromEngine): void {
     this.flush();
     this.held = message;

@@ -130,11 +130,6 @@ export class Scheduler {
 
   /** One turn. To be called while `busy`. */
   turn(): void {
-    this.advance();
-    if (!this.busy) this.outbox.flush();
-  }
-
-  private advance(): void {
     this.grammars.poll(this.queue);
     this.dropCancelled();
     this.admit();

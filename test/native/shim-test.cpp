@@ -130,6 +130,16 @@ void evaluates() {
   CHECK(dspark_eval(nullptr, 0) == 0);
 }
 
+void orders() {
+  Array a({1, 2, 3, 4, 5, 6}, {2, 3});
+  CHECK(dspark_eval(&a.handle, 1) == 0);
+  CHECK(dspark_row_contiguous(a.handle) == 1);
+  Array turned;
+  CHECK(mlx_transpose(&turned.handle, a.handle, stream) == 0);
+  CHECK(dspark_eval(&turned.handle, 1) == 0);
+  CHECK(dspark_row_contiguous(turned.handle) == 0);
+}
+
 void frees() {
   const int shape[] = {2};
   const float values[] = {1, 2};
@@ -232,6 +242,7 @@ int main() {
       {"concatenate", concatenates},
       {"cumsum", sums},
       {"eval and async_eval", evaluates},
+      {"row order", orders},
       {"free_arrays and release_memory", frees},
       {"array_from_file", reads_files},
       {"quantize, dequantize, quantized_matmul", quantizes},
