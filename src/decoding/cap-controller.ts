@@ -37,8 +37,10 @@ const HYSTERESIS = 1.03;
 /** Towards plain steps none is needed (ours): drafts that only break even would lose the hysteresis' worth. */
 const PARKING = 1;
 const PICK_EVERY = 4;
-/** Outcomes seen before plain steps are considered. */
+/** Outcomes seen before plain steps are considered, */
 const OUTCOMES_BEFORE_PARKING = 24;
+/** unless drafts would not pay even if so many stood (ours); a probe that stands is then not followed up either. */
+const HOPED_ACCEPTANCE = 0.9;
 /** Weight of a guess in the estimate: it is cheap to take more of them before drafting is begun again. */
 const WATCHED_ALPHA = 0.1;
 /** Outcomes that the acceptance of earlier texts weighs as. */
@@ -136,12 +138,7 @@ export class CapController {
     if (!this.parked) return;
     if (!wasParked) this.probes.enter(this.rounds, this.probeLoss());
     else if (probe)
-      this.probes.probed(
-        this.rounds,
-        rows.some((row) => row.accepted > 0),
-        this.probeLoss(),
-        watched,
-      );
+      this.probes.probed(this.rounds, this.hopeful && rows.some((row) => row.accepted > 0), this.probeLoss(), watched);
     this.cap = this.probes.wait(this.rounds) === 0 ? 1 : 0;
   }
 
@@ -200,7 +197,8 @@ export class CapController {
   }
 
   private pick(): void {
-    const lowest = this.allowZero && this.observations >= OUTCOMES_BEFORE_PARKING ? 0 : 1;
+    const mayPark = this.allowZero && (this.observations >= OUTCOMES_BEFORE_PARKING || !this.hopeful);
+    const lowest = mayPark ? 0 : 1;
     let candidate = lowest;
     for (let cap = lowest + 1; cap <= this.maxCap; cap++) {
       if (this.efficiency(cap) > this.efficiency(candidate)) candidate = cap;
@@ -211,6 +209,14 @@ export class CapController {
     if (this.parked && this.probeAlpha > ACCEPTANCE_ALPHA) this.memory = Math.round(1 / this.probeAlpha);
     this.best = candidate;
     this.cap = candidate;
+  }
+
+  /** Whether any cap would pay at the acceptance that may be hoped for, by what rounds cost here. */
+  private get hopeful(): boolean {
+    const hoped = Math.max(HOPED_ACCEPTANCE, this.acceptance);
+    const at = (cap: number) => this.pricing.efficiency(cap, hoped, this.depth);
+    for (let cap = 1; cap <= this.maxCap; cap++) if (at(cap) > at(0)) return true;
+    return false;
   }
 
   private get probeAlpha(): number {

@@ -3,6 +3,7 @@
  * a round without its depth term, not as ms per token: a round's time is steady while its yield is chance, so that a few
  * rounds tell it, and acceptance learnt at one cap counts for all.
  */
+import { believed, Correction } from "./correction.ts";
 import { type CostCurves, expectedCommitted } from "./cost-curves.ts";
 
 /** How a controller prices caps; tests put the reference's own way in its place. */
@@ -20,37 +21,15 @@ export interface RoundPricing {
 }
 
 const TIME_ALPHA = 0.1;
-const CORRECTION_ALPHA = 0.05;
-const CORRECTION_MIN = 0.25;
-const CORRECTION_MAX = 4;
 /** Rounds before a measured time replaces the corrected prediction. */
 const TRUSTED_AFTER = 4;
 /** Rounds of other caps after which a measured time is forgotten. */
 const STALE_AFTER = 32;
-/** A single round is believed to be at most so many times slower or faster than the ones before: pauses are no costs. */
-const OUTLIER = 2;
 
 interface Timed {
   ms: number;
   count: number;
   age: number;
-}
-
-/** Measured over predicted cost, as a mean that becomes a moving one. */
-class Correction {
-  value = 1;
-  private count = 0;
-
-  get known(): boolean {
-    return this.count >= TRUSTED_AFTER;
-  }
-
-  learn(ratio: number): void {
-    this.count++;
-    const believed = clamp(ratio, this.value / OUTLIER, this.value * OUTLIER);
-    const next = this.value + Math.max(CORRECTION_ALPHA, 1 / (this.count + 1)) * (believed - this.value);
-    this.value = clamp(next, CORRECTION_MIN, CORRECTION_MAX);
-  }
 }
 
 export class RoundCosts implements RoundPricing {
@@ -73,8 +52,8 @@ export class RoundCosts implements RoundPricing {
     } else {
       entry.count++;
       entry.age = 0;
-      const believed = entry.count > TRUSTED_AFTER ? clamp(flat, entry.ms / OUTLIER, entry.ms * OUTLIER) : flat;
-      entry.ms += Math.max(TIME_ALPHA, 1 / entry.count) * (believed - entry.ms);
+      const ms = entry.count > TRUSTED_AFTER ? believed(flat, entry.ms) : flat;
+      entry.ms += Math.max(TIME_ALPHA, 1 / entry.count) * (ms - entry.ms);
     }
     (cap >= 1 ? this.drafts : this.plain).learn(flat / this.curves.roundMs(cap));
   }
@@ -95,15 +74,11 @@ export class RoundCosts implements RoundPricing {
     const flat =
       entry !== undefined && entry.count >= TRUSTED_AFTER
         ? entry.ms
-        : this.curves.roundMs(cap) * (cap === 0 && this.plain.known ? this.plain : this.drafts).value;
+        : this.curves.roundMs(cap) * (cap === 0 && this.plain.count >= TRUSTED_AFTER ? this.plain : this.drafts).value;
     return flat + this.curves.depthMs(cap + 1, depth);
   }
 
   efficiency(cap: number, acceptance: number, depth: number): number {
     return expectedCommitted(cap, acceptance) / this.roundMs(cap, depth);
   }
-}
-
-function clamp(x: number, low: number, high: number): number {
-  return Math.min(high, Math.max(low, x));
 }

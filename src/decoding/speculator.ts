@@ -8,6 +8,7 @@ import type { Drafter } from "../drafters/drafter.ts";
 import type { CapController } from "./cap-controller.ts";
 import type { CostCurves } from "./cost-curves.ts";
 import type { PlannedDraft } from "./draft-blocks.ts";
+import { LookupCosts } from "./lookup-costs.ts";
 import { LOOKUP_ALONE, LOOKUP_BESIDE_DRAFTER, LookupIndex } from "./lookup-index.ts";
 import type { DraftPrice } from "./lookup-trust.ts";
 import type { SettledRound } from "./round.ts";
@@ -37,8 +38,12 @@ const WAIT_ABOVE = 0.2;
 
 export class Speculator {
   private lastEnd: number | null = null;
+  /** null: lookup drafts are not priced. */
+  private readonly costs: LookupCosts | null;
 
-  constructor(readonly options: SpeculatorOptions) {}
+  constructor(readonly options: SpeculatorOptions) {
+    this.costs = options.curves === null ? null : new LookupCosts(options.curves);
+  }
 
   get drafter(): Drafter | null {
     return this.options.drafter;
@@ -106,23 +111,23 @@ export class Speculator {
   waits(row: Row): boolean {
     const { drafting } = row;
     if (drafting === null || !drafting.expects || drafting.expectedComes < WAIT_ABOVE) return false;
-    const { curves } = this.options;
-    if (curves === null) return true;
+    if (this.costs === null) return true;
     const { maxDraft, minN } = this.lookupOptions;
-    return drafting.trust.worth(minN, maxDraft, ...this.terms(curves, row.tokens.length)) > 0;
+    return drafting.trust.worth(minN, maxDraft, ...this.terms(this.costs, row.tokens.length)) > 0;
   }
 
   private lookup(row: Row, drafting: RowDrafting, limit: number): Int32Array | null {
-    const { longDraft, curves } = this.options;
-    const long = curves !== null || drafting.long.allowed ? longDraft : null;
+    const { costs } = this;
+    const { longDraft } = this.options;
+    const long = costs !== null || drafting.long.allowed ? longDraft : null;
     const proposal = drafting.lookup?.propose(long, limit) ?? null;
     if (proposal === null) {
       drafting.admitted = 0;
       return null;
     }
     const { tokens, matched } = proposal;
-    if (curves === null) return tokens;
-    const terms = this.terms(curves, row.tokens.length);
+    if (costs === null) return tokens;
+    const terms = this.terms(costs, row.tokens.length);
     // A probe stays admitted until it is verified, also when one more token has come meanwhile.
     const length =
       drafting.admitted > 0
@@ -133,8 +138,8 @@ export class Speculator {
   }
 
   /** What a lookup draft costs at `depth`, and what would be done instead brings. */
-  private terms(curves: CostCurves, depth: number): [DraftPrice, number] {
-    return [(drafts) => curves.lookupMs(drafts, depth), this.rate(depth)];
+  private terms(costs: LookupCosts, depth: number): [DraftPrice, number] {
+    return [(drafts) => costs.draftMs(drafts, depth), this.rate(costs, depth)];
   }
 
   /** Beside a drafter, short n-grams are taken where it is known what its own drafts bring instead. */
@@ -145,10 +150,9 @@ export class Speculator {
   }
 
   /** Tokens per ms of what would be done without lookup. */
-  private rate(depth: number): number {
-    const { cap, curves } = this.options;
-    if (typeof cap !== "number") return cap.efficiency(cap.best);
-    return curves?.rate(0, 0, depth) ?? 0;
+  private rate(costs: LookupCosts, depth: number): number {
+    const { cap } = this.options;
+    return typeof cap === "number" ? 1 / costs.plainMs(depth) : cap.efficiency(cap.best);
   }
 
   private drafterCap(row: Row): number {
@@ -170,6 +174,7 @@ export class Speculator {
       drafting.admitted = 0;
       drafting.long.update(drafted, accepted, LOOKUP_ALONE.maxDraft);
       drafting.trust.update(drafted, accepted);
+      if (ms !== null && rounds.length === 1 && drafted > 0) this.costs?.learnDraft(drafted, ms, row.tokens.length);
     }
     const { cap } = this.options;
     if (typeof cap === "number" || rounds.some(({ source }) => source === "lookup" || source === "forced")) return;
@@ -183,9 +188,12 @@ export class Speculator {
   settledPlain(rows: readonly Pick<SettledToken, "row" | "id" | "foreseen">[]): void {
     const ms = this.elapsed();
     for (const { row, id } of rows) row.drafting?.extend([id]);
+    const watched = rows.flatMap(({ foreseen }) => (foreseen === null ? [] : [foreseen]));
+    const [only] = rows;
+    if (ms !== null && only !== undefined && rows.length === 1 && watched.length === 0)
+      this.costs?.learnPlain(ms, only.row.tokens.length);
     const { cap } = this.options;
     if (typeof cap === "number" || rows.length === 0) return;
-    const watched = rows.flatMap(({ foreseen }) => (foreseen === null ? [] : [foreseen]));
     if (watched.length > 0) cap.updateWatched(watched);
     else cap.update({ rows: rows.map(() => ({ drafted: 0, accepted: 0 })), ms, committed: rows.length });
   }

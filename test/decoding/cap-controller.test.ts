@@ -156,6 +156,27 @@ describe("controller", () => {
     expect(ms / (20 * (rounds - 100))).toBeLessThan(1.02);
   });
 
+  test("where no acceptance would pay, a few rounds are enough to park, and what stands changes nothing; too dear a list does", () => {
+    const dear = new CostCurves({ verify: { 1: 20, 2: 45, 3: 70 }, drafter: 5 });
+    /** Caps of 400 rounds whose drafts all stand and take that share of the listed time. */
+    const caps = (share: number) => {
+      const controller = new CapController(dear, { maxCap: 2, initialCap: 1 });
+      return Array.from({ length: 400 }, () => {
+        const drafted = controller.cap;
+        const ms = drafted === 0 ? 20 : share * dear.roundMs(drafted);
+        controller.update({ rows: [{ drafted, accepted: drafted }], ms, committed: drafted + 1 });
+        return drafted;
+      });
+    };
+    expect(caps(1).slice(0, 4)).toEqual([1, 1, 1, 1]);
+    expect(
+      caps(1)
+        .slice(4)
+        .filter((cap) => cap > 0).length,
+    ).toBeLessThan(396 / 40);
+    expect(caps(0.5).slice(-100)).not.toContain(0);
+  });
+
   test("a wrong price list is corrected by timed rounds", () => {
     // The curves promise that drafts are nearly free; in truth a round with drafts takes four times as long.
     const controller = new CapController(curves, { maxCap: 7 });
