@@ -91,6 +91,11 @@ export class CapController {
     return this.best === 0;
   }
 
+  /** False while plain steps are best and would stay so whatever a text accepts. */
+  get promising(): boolean {
+    return !this.parked || this.hopeful;
+  }
+
   get correction(): number {
     return this.pricing.correction;
   }

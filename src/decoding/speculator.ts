@@ -35,11 +35,15 @@ const FORCED_DRAFT = 32;
  * worth waiting for one expected token in so many.
  */
 const WAIT_ABOVE = 0.2;
+/** Of the rows whose drafter promises nothing, one in so many keeps a context for it, to learn when that changes. */
+const CONTEXT_EVERY = 8;
 
 export class Speculator {
   private lastEnd: number | null = null;
   /** null: lookup drafts are not priced. */
   private readonly costs: LookupCosts | null;
+  /** Rows in a row that were given no context. */
+  private without = 0;
 
   constructor(readonly options: SpeculatorOptions) {
     this.costs = options.curves === null ? null : new LookupCosts(options.curves);
@@ -78,7 +82,15 @@ export class Speculator {
     const { drafter, lookup, cap } = this.options;
     if (typeof cap !== "number") cap.newText();
     const index = lookup ? new LookupIndex(this.lookupOptions, prompt) : null;
-    return new RowDrafting(index, drafter === null ? null : drafter.newSession(capacityMax));
+    return new RowDrafting(index, drafter !== null && this.keepsContext() ? drafter.newSession(capacityMax) : null);
+  }
+
+  /** Whether a new row pays for a drafter's context: a percent or two of every step, and more of its prompt. */
+  private keepsContext(): boolean {
+    const { cap } = this.options;
+    const spared = typeof cap !== "number" && !cap.promising && this.without < CONTEXT_EVERY - 1;
+    this.without = spared ? this.without + 1 : 0;
+    return !spared;
   }
 
   /** What the row should do next, from the tokens that are known of it. @throws ConstraintError */
