@@ -26,7 +26,7 @@ DSPARK_INLINE __m256i dot_half(__m256i sum, __m256i w, const int32_t& x) {
   return sum;
 }
 
-DSPARK_INLINE __m256 load_half_values(const unsigned char* p, FloatType type) {
+DSPARK_INLINE __m256 load_eight(const unsigned char* p, FloatType type) {
   const __m128i* narrow = reinterpret_cast<const __m128i*>(p);
   switch (type) {
     case FloatType::f16:
@@ -84,11 +84,10 @@ void half_tile(const Matrix& w, int block, int half, const Activations& a, int r
       });
     }
     DSPARK_UNROLLED(Blocks, b) {
-      const unsigned char* parameters =
-          record + b * block_bytes + kWords * 64 + half * kHalf * size_of(w.type);
-      const __m256 s = load_half_values(parameters, w.type);
+      const unsigned char* parameters = record + b * block_bytes + kWords * 64 + half * kHalf * size_of(w.type);
+      const __m256 s = load_eight(parameters, w.type);
       if constexpr (Affine) {
-        const __m256 bias = load_half_values(parameters + value_bytes, w.type);
+        const __m256 bias = load_eight(parameters + value_bytes, w.type);
         DSPARK_UNROLLED(Rows, m) {
           const __m256 factor = _mm256_mul_ps(s, _mm256_broadcast_ss(scale + m * groups + g));
           acc[b][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[b][m]), factor, acc[b][m]);

@@ -9,11 +9,20 @@ import type { CostCurves } from "./cost-curves.ts";
 
 /** Rounds of one length before they are believed rather than those of all lengths. */
 const TRUSTED_AFTER = 4;
+/** Rounds of other lengths after which those of one are forgotten: what was found too dear once is tried again. */
+const STALE_AFTER = 32;
+
+interface Timed {
+  readonly correction: Correction;
+  /** Number of the newest round. */
+  at: number;
+}
 
 export class LookupCosts {
   private readonly plain = new Correction();
   private readonly drafts = new Correction();
-  private readonly byLength = new Map<number, Correction>();
+  private readonly byLength = new Map<number, Timed>();
+  private rounds = 0;
 
   constructor(private readonly curves: CostCurves) {}
 
@@ -21,9 +30,11 @@ export class LookupCosts {
   learnDraft(drafts: number, ms: number, depth: number): void {
     const ratio = ms / this.curves.lookupMs(drafts, depth);
     this.drafts.learn(ratio);
-    const own = this.byLength.get(drafts) ?? new Correction();
+    this.rounds++;
+    const own = this.timed(drafts) ?? { correction: new Correction(), at: this.rounds };
     this.byLength.set(drafts, own);
-    own.learn(ratio);
+    own.correction.learn(ratio);
+    own.at = this.rounds;
   }
 
   /** After a plain step. */
@@ -33,7 +44,7 @@ export class LookupCosts {
 
   /** ms of a round that verifies `drafts` ≥ 1 drafts. */
   draftMs(drafts: number, depth: number): number {
-    const own = this.byLength.get(drafts);
+    const own = this.timed(drafts)?.correction;
     const { value } = own !== undefined && own.count >= TRUSTED_AFTER ? own : this.drafts;
     return value * this.curves.lookupMs(drafts, depth);
   }
@@ -41,5 +52,10 @@ export class LookupCosts {
   /** ms of a plain step. */
   plainMs(depth: number): number {
     return this.plain.value * this.curves.roundMs(0, depth);
+  }
+
+  private timed(drafts: number): Timed | null {
+    const own = this.byLength.get(drafts);
+    return own !== undefined && this.rounds - own.at <= STALE_AFTER ? own : null;
   }
 }

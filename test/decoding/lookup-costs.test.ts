@@ -42,6 +42,18 @@ test("few rounds of a length are not believed against the others", () => {
   expect(costs.draftMs(2, 512)).toBeGreaterThan(1.5 * curves.lookupMs(2));
 });
 
+test("a length that was found too dear is judged as the others again after 32 rounds of theirs", () => {
+  const costs = new LookupCosts(curves);
+  for (let i = 0; i < 8; i++) costs.learnDraft(2, 1.9 * curves.lookupMs(2), 512);
+  for (let i = 0; i < 32; i++) costs.learnDraft(8, curves.lookupMs(8), 512);
+  expect(costs.draftMs(2, 512)).toBeGreaterThan(1.5 * curves.lookupMs(2));
+  for (let i = 0; i < 30; i++) costs.learnDraft(8, curves.lookupMs(8), 512);
+  expect(costs.draftMs(2, 512)).toBeLessThan(1.2 * curves.lookupMs(2));
+  // And what is timed now counts alone.
+  for (let i = 0; i < 8; i++) costs.learnDraft(2, 0.8 * curves.lookupMs(2), 512);
+  expect(costs.draftMs(2, 512)).toBeLessThan(0.9 * curves.lookupMs(2));
+});
+
 test("a row drafts by lookup for as long as the rounds that it timed pay", () => {
   const clock = spyOn(performance, "now");
   try {
